@@ -251,6 +251,11 @@ def column_norms(X: Any, weights: Array, *, centred: bool) -> Array:
     return np.sqrt(as_columns(X).column_squares(weights, means))
 
 
+def column_lengths(X: Any) -> Array:
+    """‖x_j‖ of each column: (p,)."""
+    return column_norms(X, np.ones(X.shape[0]), centred=False)
+
+
 def active_columns(X: Any, support: Index | None) -> Any:
     """X[:, support], or X itself for all columns; a dense copy keeps the memory order of X."""
     return X if support is None else as_columns(X).columns(support)

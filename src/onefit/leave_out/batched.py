@@ -327,7 +327,7 @@ class _Problems:
         parts, problem = self.columns.parts, self.columns.fit.problem
         if not np.isfinite([parts.lower, parts.upper]).any():
             return 0.0
-        norms = _linalg.column_norms(problem.X, np.ones(problem.n), centred=False)
+        norms = _linalg.column_lengths(problem.X)
         with np.errstate(over="ignore", invalid="ignore"):
             slope = self._weighted("gradient", self.eta, np.arange(len(self.x)))
         return norms[:, None, None] * np.linalg.norm(slope, axis=(0, 2))

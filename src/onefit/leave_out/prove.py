@@ -254,7 +254,7 @@ def _may_be_blind(fit: Fit, K: Curvature) -> bool:
 def _off_the_range(fit: Fit, K: Curvature, rows: Index) -> Mask:
     """Rows with a part along directions that K takes for flat, which leave their predictors open: (r,)."""
     problem = fit.problem
-    norms = _linalg.column_norms(problem.X, np.ones(problem.n), centred=False)
+    norms = _linalg.column_lengths(problem.X)
     columns = _linalg.as_design(problem.X).basis_of_rows(rows)
     seen = np.ones(len(rows), dtype=bool)
     for output in np.ndindex(problem.outputs):
@@ -279,7 +279,7 @@ def _is_removed(fit: Fit, gradient: Direction, step: Direction) -> bool:
     """Whether a step takes the whole gradient with it: none is left along which K does not curve."""
     if fit.pinned.any() or not _linalg.has_columns(fit.problem.X):
         return True
-    norms = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
+    norms = _linalg.column_lengths(fit.problem.X)
     terms = float(np.abs(fit.gradient).sum()) * float(norms.max(initial=0.0))
     left = gradient.coef - _given_back(fit, step)
     return bool(np.abs(left).max(initial=0.0) <= STATIONARY * terms)
@@ -292,11 +292,7 @@ def _kinks_hold(fit: Fit, gradient: Direction) -> bool:
         return True
     within = _duals_hold(fit)
     # in the dual coordinates of a kernel a gradient is one of rows
-    norms = (
-        _linalg.column_norms(problem.X, np.ones(problem.n), centred=False)
-        if _linalg.has_columns(problem.X)
-        else 1.0
-    )
+    norms = _linalg.column_lengths(problem.X) if _linalg.has_columns(problem.X) else 1.0
     sizes = max(float(np.abs(fit.gradient).sum()), size_of_duals(fit))
     terms = ON_BOUND * sizes * max(1.0, float(np.max(norms, initial=0.0)))
     tangent = fit.tangent
@@ -330,7 +326,7 @@ def _holds_off_its_pattern(fit: Fit) -> bool:
         slope = slope - fit.tangent.part_along(slope + fit.tangent.gradient)
     if _holds_by_slopes(fit, slope):
         return True
-    norms = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
+    norms = _linalg.column_lengths(fit.problem.X)
     steepest, least = float(np.linalg.norm(fit.gradient)), least_sizes(fit)
     if fit.problem.has_one_output:
         sizes = sizes_of_gradients(fit.problem, slope[:, None], np.array([steepest]))

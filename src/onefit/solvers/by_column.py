@@ -82,7 +82,7 @@ class _Search:
     @cached_property
     def lengths(self) -> Array:
         """Of the columns: (p,)."""
-        return _linalg.column_norms(self.X, np.ones(self.X.shape[0]), centred=False)
+        return _linalg.column_lengths(self.X)
 
     def on_pattern(self, fit: Fit) -> Fit:
         """Go to the minimum on the signs of a fit, or to the first zero on the way."""

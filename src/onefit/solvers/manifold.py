@@ -92,7 +92,7 @@ def approach(start: Fit, beside: Fit | None = None) -> Approach:
     metric, at, here = _metric(start), _Point.at(constant), _Point.at(start)
     # how large subgradients are at the constant model; gradients where that is the optimum, or their terms
     size = max(_subgradient_error(at, metric), float(np.linalg.norm(at.gradient.coef)), TINY)
-    norms = _linalg.column_norms(start.problem.X, np.ones(start.problem.n), centred=False)
+    norms = _linalg.column_lengths(start.problem.X)
     size = max(size, TERMS * float(np.linalg.norm(constant.gradient) * np.linalg.norm(norms)))
     damping = Damping(DAMPING / metric.coef)
     for _ in range(ROUNDS):

@@ -230,7 +230,7 @@ def _rounding(fit: Fit) -> Array:
     """What rounding leaves of Xᵀ g: all that is left beside strengths far smaller than the weights."""
     moved = _linalg.row_times(np.abs(fit.hessian), 1.0 + np.abs(fit.eta))
     sizes = np.linalg.norm(fit.gradient, axis=0) + np.linalg.norm(moved, axis=0)
-    columns = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
+    columns = _linalg.column_lengths(fit.problem.X)
     return np.asarray(rounding_of_slack(1.0) * np.multiply.outer(columns, sizes)).reshape(fit.coef.shape)
 
 
@@ -243,7 +243,7 @@ def _is_balanced(fit: Fit, step: _Step) -> bool:
     sizes = np.sqrt(np.sum(rows**2, axis=0)).reshape(fit.intercept.shape)
     if isinstance(fit.problem.X, _linalg.RowGram) or _is_rounding(fit):  # dual coordinates; nothing pulls
         return True
-    columns = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
+    columns = _linalg.column_lengths(fit.problem.X)
     allowed = UNBALANCED * np.multiply.outer(columns, sizes)
     levels = UNBALANCED * np.sqrt(fit.problem.n) * sizes
     small = np.abs(step.gradient.coef) <= allowed.reshape(fit.coef.shape)

@@ -90,6 +90,6 @@ def _null_fit(problem: Problem) -> tuple[Array, Array]:
 def _pull(X: Any, slopes: Array) -> Array:
     """Xᵀ slopes, zero where it is rounding, as of constant columns beside an intercept."""
     pull = _linalg.transposed_times(X, slopes)
-    columns = _linalg.column_norms(X, np.ones(len(slopes)), centred=False)
+    columns = _linalg.column_lengths(X)
     largest = _linalg.row_times(columns, np.broadcast_to(np.linalg.norm(slopes, axis=0), pull.shape))
     return np.where(np.abs(pull) > len(slopes) * EPS * largest, pull, 0.0)

@@ -54,7 +54,7 @@ def least_sizes(fit: Fit) -> Array:
 
     Where rows are all but interpolated nothing else is left of them.
     """
-    norms = _linalg.column_norms(fit.problem.X, np.ones(fit.problem.n), centred=False)
+    norms = _linalg.column_lengths(fit.problem.X)
     steepest = float(np.max(np.abs(fit.hessian), initial=0.0)) * float(np.linalg.norm(fit.eta))
     return np.asarray(rounding_of_slack(1.0) / STATIONARY * steepest * norms)
 
@@ -66,7 +66,7 @@ def sizes_of_gradients(problem: Problem, gradient: Array, steepest: Array) -> Ar
     would be overlooked.  Where no kink holds anything gradients are but rounding: then it is the terms of
     their sums.
     """
-    norms = _linalg.column_norms(problem.X, np.ones(problem.n), centred=False)
+    norms = _linalg.column_lengths(problem.X)
     terms = np.multiply.outer(norms, steepest)
     largest = np.abs(gradient).max(axis=0, initial=0.0)
     return np.asarray(np.clip(largest, ROUNDING * terms, terms))

@@ -63,7 +63,7 @@ class Support:
         self._response = y - self._mean
         self._store = ColumnStore(self._X, self._response, self._weights, centre=self._fit_intercept)
         # What rounding in a response of unit length does to each correlation.
-        lengths = _linalg.column_norms(self._X, np.ones(n), centred=False)
+        lengths = _linalg.column_lengths(self._X)
         self._noise = 8 * EPS * float(self._weights.max()) * lengths
         self._spread = float(np.linalg.norm(self._response))
         self._known_leverages: tuple[Index, Array] | None = None

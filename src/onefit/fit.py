@@ -94,6 +94,11 @@ class Fit:
         """Whether the penalty has kinks, which make an active pattern."""
         return self.problem.penalty.has_kinks(self.coef.shape)
 
+    @property
+    def strengths(self) -> tuple[Array, Array]:
+        """ℓ1 and ℓ2 strengths of a penalty that treats every coefficient on its own: each of their shape."""
+        return self.problem.separable.strengths(self.coef.shape)
+
     @cached_property
     def has_free_directions(self) -> bool:
         """Whether a direction has no penalty: it may lose its only row, and refits then start from zero."""

@@ -227,7 +227,7 @@ class FoldProblems:
                 return self._coordinates_hold(point, drift)
             settled = True if drift is None else drift <= STANDS * np.linalg.norm(fit.gradient)
             return self._penalty_holds(point) & settled
-        l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
+        l1, l2 = fit.strengths
         support = fit.tangent.support
         kinked = support & (l1 > 0)
         signs = np.sign(point.coef[kinked]) == np.sign(fit.coef[kinked])[:, None]

@@ -161,7 +161,7 @@ class ProgramTableau(KinkTableau):
         p, eta = len(self.fit.coef), self.eta[:, None] + self.Z @ moved
         coef = self.fit.coef[:, None] + moved[:p]
         if isinstance(self.fit.problem.penalty, SeparablePenalty):
-            l1, _ = self.fit.problem.separable.strengths(self.fit.coef.shape)
+            l1, _ = self.fit.strengths
             sizes = np.abs(self.Z).max(axis=0)[:p, None]
             little = SNAP * (np.abs(coef * sizes).max(axis=0, initial=0.0) + self.size_of_kinks)
             coef[(l1 > 0)[:, None] & (np.abs(coef) * sizes <= little)] = 0.0

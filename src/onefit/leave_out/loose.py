@@ -145,7 +145,7 @@ class Face(Optima):
         """Coordinates that keep their sign, A d ≤ b: those with a kink."""
         fit = self.fit
         own: Any = (self.free, *self.output)
-        kinked = np.flatnonzero(fit.problem.separable.strengths(fit.coef.shape)[0][own] > 0)
+        kinked = np.flatnonzero(fit.strengths[0][own] > 0)
         side = -np.sign(fit.loss_gradient[own][kinked])
         A = np.zeros((len(kinked), self.Z.shape[1]))
         A[np.arange(len(kinked)), kinked] = -side
@@ -316,7 +316,7 @@ def _around(fit: Fit) -> Array:
 
 def _open_columns(fit: Fit) -> Mask:
     """Coefficients that no kink strictly holds, and nothing curves: of their shape."""
-    l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
+    l1, l2 = fit.strengths
     inside, size = (fit.coef != 0) & (l2 == 0) & (l1 > 0), np.abs(fit.loss_gradient)
     off = np.max(np.abs(size[inside] / l1[inside] - 1.0), initial=0.0)  # what solvers leave of those inside
     near = (fit.coef != 0) | (size >= (1.0 - ON_BOUND - 2.0 * off) * l1)

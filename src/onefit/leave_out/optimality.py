@@ -73,7 +73,7 @@ class Optimality:
 
     @cached_property
     def _strengths(self) -> tuple[Array, Array]:
-        return self.watched.fit.problem.separable.strengths(self.watched.fit.coef.shape)
+        return self.watched.fit.strengths
 
     @cached_property
     def _active(self) -> Any:

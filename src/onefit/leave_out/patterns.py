@@ -94,7 +94,7 @@ def pattern_stays(fit: Fit, eta: Array, curvature: Curvature | None = None) -> M
         eta = np.where(leaves_nothing(fit), np.nan, eta)
         return (is_determined(fit) & solves_without(fit, eta)) | leaves_nothing(fit)
     eta = np.where(np.isnan(eta), fit.eta, eta)  # all rows together cost little more than one
-    l1, _ = problem.separable.strengths(fit.coef.shape)
+    l1, _ = fit.strengths
     shrink = problem.lost_shares()  # f_i
     if not isinstance(curvature, Primal | Dual):  # others may order the free coordinates differently
         curvature = factor_scalar(fit, fit.tangent, problem.usual_shrink)

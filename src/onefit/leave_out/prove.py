@@ -335,7 +335,7 @@ def _holds_off_its_pattern(fit: Fit) -> bool:
         return bool(found[0])
     terms = np.maximum(ROUNDING * steepest * norms, least)
     size = max(float(np.abs(slope).max(initial=0.0)), float(terms.max(initial=0.0)))
-    l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
+    l1, l2 = fit.strengths
     free = np.isfinite(l1) & np.isfinite(l2)
     slope = slope + np.where(free, l2, 0.0) * fit.coef
     excess = np.maximum(np.abs(slope) - l1, 0.0)

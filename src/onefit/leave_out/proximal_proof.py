@@ -59,7 +59,7 @@ class Proof:
 
     def _excesses(self, drift: Array) -> Iterator[tuple[Index, Index, Array, Array]]:
         """Some problems, columns that they might want, what these have beyond their bounds, and those."""
-        l1, _ = self.run.table.fit.problem.separable.strengths(self.eligible.shape)
+        l1, _ = self.run.table.fit.strengths
         sizes, keep = np.abs(self._correlations), self.run.keep
         for which in np.array_split(np.argsort(drift), min(PIECES, len(drift))):
             some = sizes[:, which]
@@ -158,7 +158,7 @@ def entering(run: RowProblems, eligible: Mask) -> Mask:
     nearly all columns pull, of which hardly any stay.
     """
     fit, which = run.table.fit, np.flatnonzero(np.isfinite(run.eta).all(axis=0))
-    l1, _ = fit.problem.separable.strengths(eligible.shape)
+    l1, _ = fit.strengths
     sizes = np.abs(_linalg.transposed_times(fit.problem.X, run.slopes(which)))
     excess = sizes - (1.0 + ON_BOUND) * np.multiply.outer(l1, run.keep[which])
     most = excess.max(axis=1, initial=0.0)

@@ -152,7 +152,7 @@ class WorkingSet:
 
         ``shrink`` is a factor on the ℓ2 part.  The columns of the support come first.
         """
-        l1, _ = fit.problem.separable.strengths(fit.coef.shape)
+        l1, _ = fit.strengths
         inside = (fit.coef[columns] != 0) | (l1[columns] == 0)
         support = cls._begun(fit, columns[inside], shrink)
         return None if support is None else support.joined(columns[~inside])
@@ -217,7 +217,7 @@ def _centred(fit: Fit, d: Array, columns: Index) -> tuple[Array, Array, Array, A
     X = np.ascontiguousarray(_linalg.as_columns(fit.problem.X).columns_as_rows(columns)).T
     centred = fit.problem.intercept and d.sum() > 0
     means = d @ X / d.sum() if centred else np.zeros(len(columns))
-    l1, l2 = (part[columns] for part in fit.problem.separable.strengths(fit.coef.shape))
+    l1, l2 = (part[columns] for part in fit.strengths)
     return X - means, means, l1, l2
 
 
@@ -242,7 +242,7 @@ class Watched:
     def of(cls, fit: Fit) -> Watched:
         """Begin with the columns that are in the fit, or nearly."""
         fit = at_vertex(fit)
-        l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
+        l1, l2 = fit.strengths
         near = (fit.coef != 0) | (np.abs(fit.loss_gradient) >= NEARBY * l1)
         eligible = np.isfinite(l1) & np.isfinite(l2) & ~copies(fit)
         columns = np.flatnonzero(near & eligible)
@@ -251,7 +251,7 @@ class Watched:
     @property
     def may_be_tied(self) -> Mask:
         """As ``vertex.may_be_tied`` has it: nothing but an ℓ1 part is on them, and they are no copies."""
-        l1, l2 = self.fit.problem.separable.strengths(self.fit.coef.shape)
+        l1, l2 = self.fit.strengths
         return np.asarray(self.eligible & (l2 == 0) & (l1 > 0))
 
     def table(self, shrink: float | None = None) -> WorkingSet | None:

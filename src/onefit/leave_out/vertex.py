@@ -28,7 +28,7 @@ def at_vertex(fit: Fit) -> Fit:
         With a separable penalty and one output.
     """
     problem = fit.problem
-    l1, l2 = problem.separable.strengths(fit.coef.shape)
+    l1, l2 = fit.strengths
     free = np.flatnonzero((fit.coef != 0) & (l1 > 0) & (l2 == 0))
     if free.size == 0:
         return fit
@@ -67,7 +67,7 @@ def copies(fit: Fit) -> Mask:
     The one that stays is in the support where any is; columns that share an ℓ2 part are none.
     """
     p = len(fit.coef)
-    l1, l2 = (part.reshape(p, -1) for part in fit.problem.separable.strengths(fit.coef.shape))
+    l1, l2 = (part.reshape(p, -1) for part in fit.strengths)
     inside = np.asarray(np.any(fit.coef.reshape(p, -1) != 0, axis=1))
     flat: Mask = np.asarray(np.all((l2 == 0) & (l1 > 0) & np.isfinite(l1), axis=1))
     probes = np.random.default_rng(0).normal(size=(fit.problem.n, 2))
@@ -89,7 +89,7 @@ def may_be_tied(fit: Fit) -> Mask:
 
     Nothing but an ℓ1 part is on them, and no other column is the same in every row.
     """
-    l1, l2 = fit.problem.separable.strengths(fit.coef.shape)
+    l1, l2 = fit.strengths
     own = _linalg.with_axes(~copies(fit), fit.coef)
     return np.asarray((l2 == 0) & (l1 > 0) & np.isfinite(l1) & own)
 

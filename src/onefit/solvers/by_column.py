@@ -41,7 +41,7 @@ def pays(fit: Fit) -> bool:
     if not problem.loss.is_quadratic or not coordinate_descent.is_possible(fit):
         return False
     columns = _linalg.as_columns(problem.X)
-    if columns.is_nearly_full or not np.all(problem.separable.strengths(fit.coef.shape)[1] > 0):
+    if columns.is_nearly_full or not np.all(fit.strengths[1] > 0):
         return False
     swept = 2.0 * USUAL * APART * columns.n_stored * k / problem.X.shape[1]
     return Work(swept, CALLS).seconds < Work(k**3 / 6.0).seconds
@@ -76,8 +76,7 @@ class _Search:
     def of(cls, fit: Fit) -> Self:
         problem = fit.problem
         X = _linalg.as_columns(problem.X).by_column()
-        strengths = problem.separable.strengths(fit.coef.shape)
-        return cls(X, *strengths, fit.hessian, problem.y, bool(problem.intercept))
+        return cls(X, *fit.strengths, fit.hessian, problem.y, bool(problem.intercept))
 
     @cached_property
     def lengths(self) -> Array:

@@ -58,7 +58,7 @@ def leads_near(start: Fit) -> bool:
     separable = isinstance(problem.penalty, SeparablePenalty)
     if not of_one or not separable or not start.is_kinked or problem.loss.has_kinks:
         return False
-    l1, l2 = problem.separable.strengths(start.coef.shape)
+    l1, l2 = start.strengths
     return bool(np.all((l1 > 0) & np.isfinite(l1) & np.isfinite(l2)) and np.ptp(l2 / l1**2) == 0)
 
 
@@ -67,7 +67,7 @@ def applies(start: Fit) -> bool:
     problem = start.problem
     if problem.loss.is_quadratic or not is_possible(start):
         return False
-    if _has_pattern(start, *problem.separable.strengths(start.coef.shape)):
+    if _has_pattern(start, *start.strengths):
         return False
     k = sum(map(len, _open(start)))
     step = cost.newton_step(problem.n, 0, k, problem.n_coupled)
@@ -138,7 +138,7 @@ def gap(fit: Fit) -> float:
     feasible.  The intercept is the best one beside the coefficients.
     """
     problem, d = fit.problem, _curved(fit)
-    l1, l2 = problem.separable.strengths(fit.coef.shape)
+    l1, l2 = fit.strengths
     level, g, along = float(fit.intercept_gradient), fit.gradient, fit.loss_gradient
     if abs(level) > ROUNDING * float(np.abs(g).sum()):
         g = g - d * (level / d.sum())
@@ -156,7 +156,7 @@ def _curved(fit: Fit) -> Array:
 
 def _open(fit: Fit) -> tuple[Index, Index]:
     """Columns that are in, and those that want to enter, by how much."""
-    l1, _ = fit.problem.separable.strengths(fit.coef.shape)
+    l1, _ = fit.strengths
     pull = np.where(fit.coef == 0, np.abs(fit.loss_gradient) / l1, 0.0)
     wanting = np.flatnonzero(pull > 1.0)
     return np.flatnonzero(fit.coef), wanting[np.argsort(-pull[wanting], kind="stable")]
@@ -177,7 +177,7 @@ def model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
     problem, which = fit.problem, _of_step(fit)
     if not which.size:
         return fit
-    l1, l2 = (strength[which] for strength in problem.separable.strengths(fit.coef.shape))
+    l1, l2 = (strength[which] for strength in fit.strengths)
     d = _curved(fit)
     response = fit.eta - fit.gradient / d - (0.0 if problem.intercept else fit.intercept)
     columns = _linalg.as_columns(_linalg.as_columns(X).scaled_columns(which, 1.0 / l1))
@@ -271,7 +271,7 @@ def _on_independent_columns(fit: Fit) -> Fit:
     Where no row curves, none is known to: what is straight changes along all combinations.
     """
     support = np.flatnonzero(fit.coef)
-    curved = np.any(fit.problem.separable.strengths(fit.coef.shape)[1])
+    curved = np.any(fit.strengths[1])
     if not support.size or curved or not fit.hessian.any():
         return fit
     columns = _linalg.active_columns(fit.problem.X, support)
@@ -289,7 +289,7 @@ def _on_independent_columns(fit: Fit) -> Fit:
 
 def _without_one(fit: Fit, support: Index, along: Array) -> tuple[Fit, int]:
     """Go along, where the ℓ1 norm does not rise, until the first coefficient is zero: its place, too."""
-    l1, _ = fit.problem.separable.strengths(fit.coef.shape)
+    l1, _ = fit.strengths
     held = fit.coef[support]
     if np.sign(held) * l1[support] @ along > 0:
         along = -along

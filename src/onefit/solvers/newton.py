@@ -182,7 +182,7 @@ def _idle(fit: Fit, orthant: Array) -> Mask:
 
     Copies of columns inside are such: without them K may have full rank.
     """
-    l1, _ = fit.problem.separable.strengths(fit.coef.shape)
+    l1, _ = fit.strengths
     pull, inside = np.abs(fit.loss_gradient), (orthant != 0) & (fit.coef != 0)
     unbalanced = np.max(np.abs(pull - l1), where=inside, initial=0.0)
     return (orthant != 0) & (fit.coef == 0) & (pull - l1 <= unbalanced)
@@ -215,7 +215,7 @@ def _is_stationary(fit: Fit, step: _Step) -> bool:
     gradient, however small that is.
     """
     kinked = step.orthant != 0
-    l1, _ = fit.problem.separable.strengths(fit.coef.shape)
+    l1, _ = fit.strengths
     stays = fit.problem.loss.is_quadratic or not step.curvature.is_definite
     rounding = 1e-7 if stays else 1e-3
     left = np.where(kinked, np.abs(step.gradient.coef), 0.0)
@@ -319,7 +319,7 @@ def _is_between_copies(fit: Fit, step: _Step, rounding: float) -> bool:
     that another row, or one row less, turns round.
     """
     kinked = step.orthant != 0
-    l1, _ = fit.problem.separable.strengths(fit.coef.shape)
+    l1, _ = fit.strengths
     if step.curvature.is_definite or np.all(np.abs(step.gradient.coef[kinked]) <= IN_BALANCE * l1[kinked]):
         return False
     slid = _slide(fit, step)

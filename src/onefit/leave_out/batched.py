@@ -26,7 +26,7 @@ from onefit.cost import Work
 from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out.penalty_parts import PenaltyParts, has_parts
-from onefit.leave_out.tableau import NEARBY
+from onefit.leave_out.tableau import JOINED, NEARBY
 from onefit.leave_out.watched_columns import WatchedColumns
 from onefit.leave_out.watched_groups import TURNED, begun, is_on, pulls
 from onefit.leave_out.watched_kinks import WatchedKinks
@@ -35,7 +35,6 @@ from onefit.solvers.line_search import CALM, falling
 
 ROUNDS, USUAL_ROUNDS = 30, 7  # of steps: at most, and in most problems
 PATTERNS, USUAL_PATTERNS = 8, 2  # changes of the pattern in a step: at most, and in most problems
-JOINED = 4  # times that columns may join
 IS_SHORT = 1e-3 * CERTIFIED  # step, beside the linear predictors, that is the last
 AT_ONCE = 2**20  # numbers in an array of problems and rows
 

@@ -28,13 +28,12 @@ from onefit.leave_out.forms import Batch, WithoutFolds
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.reach import Reach
 from onefit.leave_out.rescaling import Rescaling
-from onefit.solvers.mixing import ChordStep, mixed
+from onefit.solvers.mixing import LEAVE, ChordStep, mixed
 
 IN_CACHE = 2**16  # linear predictors of a block of rows
 FEWEST = 64  # rows of a block: products of fewer take longer
 MIXED = 6  # steps that are mixed: in the coefficients that takes next to nothing
 PATIENCE, NEARER = 6, 0.25  # steps by which what is left falls to such a share: slower ones are given up
-LEAVE = 0.25  # share of the folds that is done before these are left behind: others are copied for that
 
 
 class EndsOfSteps(NamedTuple):
@@ -241,7 +240,7 @@ class _Unsettled:
         keep = np.flatnonzero(~done)
         if keep.size > (1.0 - LEAVE) * self.which.size:
             return self
-        seen = [ChordStep(*(part[..., keep] for part in one)) for one in self.seen]
+        seen = [one.of(keep) for one in self.seen]
         return _Unsettled(
             self.refits.of(keep),
             self.without.of(keep),

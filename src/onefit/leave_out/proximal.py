@@ -29,14 +29,13 @@ from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out.exchange import QuadraticModels
 from onefit.leave_out.proximal_proof import Proof, entering
-from onefit.leave_out.tableau import Tableau, Watched, WorkingSet
+from onefit.leave_out.tableau import JOINED, Tableau, Watched, WorkingSet
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import CALM, falling
 from onefit.solvers.mixing import MIXED, ChordStep, mixed
 
 ROUNDS, USUAL_ROUNDS = 30, 3  # of steps: at most, and those that a row is costed at
 GOING_ROUND, NEAR_THE_SAMPLE = 15.0, 10.0  # times longer (60 to 200 rows, 200 to 2000 columns)
-JOINED = 4  # times that columns may join
 SETTLED = 1e-10  # last change of a linear predictor, relative to their size, at full precision
 AT_ONCE = 2**18  # numbers in an array of rows by problems, which stays in the cache
 

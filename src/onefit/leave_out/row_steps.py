@@ -22,11 +22,10 @@ from onefit._typing import Array, Index, Mask
 from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out.chords import End, FoldProblems, Point
-from onefit.solvers.mixing import MIXED, ChordStep, mixed
+from onefit.solvers.mixing import LEAVE, MIXED, ChordStep, mixed
 
 QUICK = 0.1  # of the step before, up to which steps are not mixed: that takes as long as a step
 PATIENCE = 4  # steps that may pass without one that is the shortest so far
-LEAVE = 0.25  # share of the folds that has settled before these are left behind: others are copied for that
 
 
 class RowEnd(NamedTuple):
@@ -137,7 +136,7 @@ class _Moving:
         keep = np.flatnonzero(~settled[self.which])
         if keep.size > (1.0 - LEAVE) * self.which.size:
             return self
-        seen = [ChordStep(*(part[..., keep] for part in one)) for one in self.seen]
+        seen = [one.of(keep) for one in self.seen]
         return _Moving(
             self.refits.of(keep),
             self.without.of(keep),

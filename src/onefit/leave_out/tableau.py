@@ -21,6 +21,7 @@ from onefit.leave_out.vertex import at_vertex, copies
 
 IN_ONE_PIECE = 2**19  # numbers of a matrix
 NEARBY = 0.8  # share of its bound from which on a correlation is watched
+JOINED = 4  # times that columns may join those that are
 
 
 class Bent(NamedTuple):

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onefit._typing import Array
+from onefit._typing import Array, Index
 
 MIXED = 3  # steps that are worth it: more take longer than they save
+LEAVE = 0.25  # share of problems that are done before these are left behind: others are copied for that
 DEPENDENT = 1e-12  # of differences of length one: an eigenvalue below it tells nothing
 
 
@@ -24,6 +25,10 @@ class ChordStep(NamedTuple):
     target: Array  # (…, f), where it leads, in any coordinates that depend on it linearly
     step: Array  # (…, f)
     image: Array  # A times the step: (…, f)
+
+    def of(self, which: Index) -> ChordStep:
+        """That of some of the problems."""
+        return ChordStep(*(part[..., which] for part in self))
 
 
 def mixed(steps: Sequence[ChordStep]) -> Array:

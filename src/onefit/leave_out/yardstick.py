@@ -77,12 +77,9 @@ def allowed(
         return 0.0
     losses, weights, count = losses[known], weights[known], count[known]
     deviation = weights * (losses - np.average(losses, weights=weights * count))
-    size = (
-        float(np.abs(deviation).max()) or 1.0
-    )  # of losses after rough steps, whose squares may be too large
-    return (
-        max_error * size * float(np.sqrt(np.sum(count * (deviation / size) ** 2)) / np.sum(weights * count))
-    )
+    size = float(np.abs(deviation).max()) or 1.0  # squares of losses after rough steps may be too large
+    length = float(np.sqrt(np.sum(count * (deviation / size) ** 2)) / np.sum(weights * count))
+    return max_error * size * length
 
 
 def far_off(found: LeftOut, yardstick: Yardstick) -> Mask:

@@ -76,9 +76,16 @@ class Fit:
         """d_i = w_i ∂²ℓ/∂η²: the shape of ``eta``, or (n, c, c) for a coupled loss."""
         return self.problem.per_row(self.problem.loss.hessian(self.problem.y, self.eta))
 
+    @property
+    def kinks(self) -> Array:
+        """Where the pieces of each row's loss, which are straight, meet: (n, q)."""
+        loss = self.problem.loss
+        assert isinstance(loss, PiecewiseLinear)
+        return loss.kinks(self.problem.y)
+
     @cached_property
     def slopes(self) -> Array:
-        """Weighted slopes of the pieces of each row's loss, which has no others: (n, q + 1)."""
+        """Weighted slopes of these pieces: (n, q + 1)."""
         loss = self.problem.loss
         assert isinstance(loss, PiecewiseLinear)
         return loss.slopes(self.problem.y) * self.problem.weights[:, None]
@@ -108,6 +115,11 @@ class Fit:
     def loss_gradient(self) -> Array:
         """Xᵀ g: the shape of the coefficients."""
         return _linalg.transposed_times(self.problem.X, self.gradient)
+
+    @property
+    def free_gradient(self) -> Array:
+        """Of the objective, along the free directions of the penalty: the shape of the coefficients."""
+        return self.tangent.part_along(self.loss_gradient + self.tangent.gradient)
 
     @property
     def intercept_gradient(self) -> Array:

@@ -43,14 +43,14 @@ from onefit.solvers.stationary import holds_strictly, least_sizes, sizes_of_grad
 
 def room_of_intercept(fit: Fit) -> tuple[float, float]:
     """How far the intercept may move down and up at no cost: both 0 where something holds it."""
-    problem, loss = fit.problem, fit.problem.loss
-    if not isinstance(loss, PiecewiseLinear) or not problem.has_one_output or not problem.intercept:
+    problem = fit.problem
+    if not isinstance(problem.loss, PiecewiseLinear) or not problem.has_one_output or not problem.intercept:
         return 0.0, 0.0
     held = problem.weights > 0
     slopes = fit.slopes[held]
     if not np.isfinite(slopes).all():
         return 0.0, 0.0
-    until = (loss.kinks(problem.y) - fit.eta[:, None])[held].ravel()
+    until = (fit.kinks - fit.eta[:, None])[held].ravel()
     order = np.argsort(until)
     pull = slopes[:, 0].sum() + np.cumsum(np.diff(slopes, axis=1).ravel()[order])  # after each kink
     flat = ON_BOUND * float(np.abs(slopes).max(axis=1).sum())
@@ -264,7 +264,7 @@ def _faces(fit: Fit, is_definite: bool) -> list[Any]:
 
 def _is_strict(fit: Fit) -> bool:
     """Whether kinks hold by more than rounding what is not free."""
-    free = fit.tangent.part_along(fit.loss_gradient + fit.tangent.gradient)  # what solvers leave of it
+    free = fit.free_gradient  # what solvers leave of it
     gradient = (fit.loss_gradient - free)[:, None]
     size = sizes_of_gradients(fit.problem, gradient, np.array([np.linalg.norm(fit.gradient)]))
     size = np.maximum(size, least_sizes(fit)[:, None])

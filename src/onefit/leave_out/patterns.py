@@ -34,7 +34,6 @@ from onefit.leave_out.loose import is_determined, is_straight, room_of_intercept
 from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.leave_out.straight_rows import ends_of_pieces, interval_of_duals, strictly_held
 from onefit.leave_out.vertex import held_up_to
-from onefit.losses import PiecewiseLinear
 from onefit.numerics import ON_BOUND
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.kinks import size_of_duals
@@ -245,10 +244,8 @@ def _rows_stay(fit: Fit, moved: _Moved) -> Mask:
     problem = fit.problem
     if not problem.loss.is_kinked:
         return np.ones(len(moved.rows), dtype=bool)
-    assert isinstance(problem.loss, PiecewiseLinear)
-    kinks = problem.loss.kinks(problem.y)
     low, high = ends_of_pieces(fit)
-    tie = ON_BOUND * (float(np.abs(kinks).max(initial=0.0)) or 1.0)
+    tie = ON_BOUND * (float(np.abs(fit.kinks).max(initial=0.0)) or 1.0)
     on_piece = (moved.eta >= low[:, None] - tie) & (moved.eta <= high[:, None] + tie)
     least, most = interval_of_duals(fit)
     tie = ON_BOUND * size_of_duals(fit)

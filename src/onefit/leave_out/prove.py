@@ -180,10 +180,7 @@ def bound_at(
     """
     fit, K = solution
     problem = fit.problem
-    gradient = Direction(
-        fit.tangent.part_along(fit.loss_gradient + fit.tangent.gradient),
-        fit.intercept_gradient,
-    )
+    gradient = Direction(fit.free_gradient, fit.intercept_gradient)
     if not _holds_off_its_pattern(fit) or not _kinks_hold(fit, gradient):
         return np.full(len(rows), np.inf)
     faces = open_faces(fit, is_definite=K.is_definite) if faces is None else faces

@@ -54,8 +54,7 @@ def _off_with_the_fit(fit: Fit, step: Step, slack: Array) -> Array:
 
 def _left_by_solver(fit: Fit, K: Curvature) -> float:
     """‖r‖ in K⁻¹."""
-    free = fit.tangent.part_along(fit.loss_gradient + fit.tangent.gradient)
-    gradient = Direction(free, fit.intercept_gradient)
+    gradient = Direction(fit.free_gradient, fit.intercept_gradient)
     return float(np.sqrt(max(K.roughly.solve(gradient).inner(fit.problem.X, gradient), 0.0)))
 
 

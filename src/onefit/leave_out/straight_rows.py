@@ -6,37 +6,25 @@ import numpy as np
 
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
-from onefit.losses import PiecewiseLinear
 
 
 def interval_of_duals(fit: Fit) -> tuple[Array, Array]:
     """Slopes of the pieces that adjoin the kink nearest to each row: (n,) each."""
-    kinks, slopes = _pieces(fit)
-    return _two_of(slopes, np.abs(kinks - fit.eta[:, None]).argmin(axis=1))
+    return _two_of(fit.slopes, np.abs(fit.kinks - fit.eta[:, None]).argmin(axis=1))
 
 
 def ends_of_pieces(fit: Fit) -> tuple[Array, Array]:
     """Ends of the piece that each row is on, by its slope: (n,) each."""
-    kinks, slopes = _pieces(fit)
-    edge = np.full(len(kinks), np.inf)
-    ends = np.column_stack([-edge, kinks, edge])
-    return _two_of(ends, np.abs(slopes - fit.gradient[:, None]).argmin(axis=1))
-
-
-def _pieces(fit: Fit) -> tuple[Array, Array]:
-    """Corners and weighted slopes of each row's loss."""
-    loss, y = fit.problem.loss, fit.problem.y
-    assert isinstance(loss, PiecewiseLinear)
-    return loss.kinks(y), fit.slopes
+    edge = np.full(len(fit.eta), np.inf)
+    ends = np.column_stack([-edge, fit.kinks, edge])
+    return _two_of(ends, np.abs(fit.slopes - fit.gradient[:, None]).argmin(axis=1))
 
 
 def corners_of(fit: Fit) -> Array:
     """Corners of the losses of all rows between an infinite one on either side: (n, q + 2)."""
-    problem = fit.problem
-    assert isinstance(problem.loss, PiecewiseLinear)
-    found = np.pad(problem.loss.kinks(problem.y), [(0, 0), (1, 1)], constant_values=np.inf)
+    found = np.pad(fit.kinks, [(0, 0), (1, 1)], constant_values=np.inf)
     found[:, 0] = -np.inf
-    found[problem.weights == 0, 1:] = np.inf
+    found[fit.problem.weights == 0, 1:] = np.inf
     return found
 
 

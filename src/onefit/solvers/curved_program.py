@@ -101,9 +101,8 @@ def _held(target: Fit, last: Fit) -> tuple[Fit, bool]:
 def _with_duals(fit: Fit, duals: Array) -> Fit:
     """The same point, whose rows on kinks have other duals, as far as the slopes beside these let them."""
     problem = fit.problem
-    assert isinstance(problem.loss, PiecewiseLinear)
-    kinks, slopes = problem.loss.kinks(problem.y), fit.slopes
-    every, kink = np.arange(problem.n), np.abs(kinks - fit.eta[:, None]).argmin(axis=1)
+    slopes = fit.slopes
+    every, kink = np.arange(problem.n), np.abs(fit.kinks - fit.eta[:, None]).argmin(axis=1)
     held = np.clip(duals, slopes[every, kink], slopes[every, kink + 1])
     on = Fit(problem, fit.coef, fit.intercept).pinned  # all rows there, not only independent ones
     own = np.where(on, held, fit.gradient)

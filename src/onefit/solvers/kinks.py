@@ -181,10 +181,7 @@ def on_pattern(fit: Fit) -> Fit | None:
 def _stepped(fit: Fit) -> tuple[Fit, float]:
     """Take a step; with the largest change of a linear predictor."""
     problem, curvature = fit.problem, factor(fit)
-    residual = Direction(
-        fit.tangent.part_along(fit.loss_gradient + fit.tangent.gradient),
-        fit.intercept_gradient,
-    )
+    residual = Direction(fit.free_gradient, fit.intercept_gradient)
     step = curvature.solve(residual)
     moved = fit.moved(fit.coef - step.coef, fit.intercept - step.intercept)
     eta = np.where(fit.pinned, fit.eta, moved.eta)

@@ -31,9 +31,11 @@ from onefit.losses import (
     SquaredHinge,
     Tweedie,
 )
-from onefit.penalties import L1, L2, ElasticNet
+from onefit.penalties import L1, L2, ElasticNet, Strengths, TrendFilter
 from onefit.problem import Problem
 from onefit.solvers import newton, path
+from onefit.solvers.solve import solve
+from onefit.solvers.stationary import is_stationary
 
 N, P = 60, 5
 LOSSES = [
@@ -492,3 +494,29 @@ def test_a_row_of_great_weight_beside_counts():
         away = np.abs(fit.loss_gradient) - 0.3
         rounding = 1e-8 + 1e-14 * weights[0]
         assert np.all(np.where(fit.coef == 0, away, np.abs(away)) < rounding)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Gamma(), Poisson()], ids=repr)
+def test_a_copy_of_a_column_without_a_penalty_has_nothing(loss):
+    """The one without a penalty makes up for it, all the way at once."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 3))
+    X[:, 2] = X[:, 0]
+    mean = np.exp(X[:, 0] - 0.5 * X[:, 1])
+    y = (rng.random(150) < mean / (1 + mean)) * 1.0 if isinstance(loss, Logistic) else mean + 0.1
+    problem = Problem(loss, Strengths(l1=np.array([0.0, 0.01, 0.01]), l2=0.0), X, y, np.ones(150))
+    for own in (Fit.at_start(problem), Fit(problem, np.array([0.3, 0.0, 0.5]), np.array(0.0))):
+        fit = newton.solve(own, max_steps=50).fit
+        assert fit.coef[2] == 0
+        assert_allclose(fit.loss_gradient[0], 0.0, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_trends_over_far_more_columns_than_rows(seed):
+    """Free coefficients are as many as rows, and K is singular along some of them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(12, 48))
+    y = np.exp(X[:, :6].sum(axis=1) / 3) * rng.gamma(2.0, 0.5, size=12)
+    problem = Problem(Gamma(), TrendFilter(1, 2.0), X, y, np.ones(12))
+    fit = solve(Fit.at_start(problem)).fit
+    assert is_stationary(fit)

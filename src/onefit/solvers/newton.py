@@ -297,9 +297,12 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
     down = np.where(step.orthant != 0 if is_smooth else step.tangent.support, -left.coef, 0.0)
     if not np.any(down) and (is_smooth or not np.any(left.intercept)):
         return None
+    flat = _flattened(fit, step, Direction(down, -left.intercept))
+    if flat is None:
+        return None
+    down, level = flat
     until = _until_zero(fit, step, down)
     limit = until.min(initial=np.inf)
-    level = _levelled(fit, _linalg.times(fit.problem.X, down)) - left.intercept
     change, best = fit.problem.linear_predictor(down, level), fit
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         reach = (1.0 + np.abs(fit.eta).max()) / max(np.abs(down).max(initial=0.0), np.abs(level).max())
@@ -334,27 +337,27 @@ def _until_zero(fit: Fit, step: _Step, change: Array) -> Array:
 
 def _unremoved(fit: Fit, step: _Step) -> Direction:
     """The part of the gradient that no step removes: it lies where K is singular."""
-    gradient = step.gradient
-    if not step.is_fresh:
-        return gradient
-    bent = fit.bent(step.curvature.predict(step.direction))
-    coef, level = fit.problem.gradient_of(bent)
-    removed = coef + step.tangent.curve(step.direction.coef)
-    left = np.where(step.tangent.support, gradient.coef + removed, 0.0)
-    return Direction(left, gradient.intercept + level)
+    removed = _curved(fit, step, step.direction)
+    return Direction(step.gradient.coef + removed.coef, step.gradient.intercept + removed.intercept)
 
 
-def _levelled(fit: Fit, change: Array) -> Array:
-    """Change of the intercept that keeps the mean of the linear predictors where the loss curves.
+def _flattened(fit: Fit, step: _Step, down: Direction) -> Direction | None:
+    """Less what K takes it for, d − K⁻ K d: nothing curves along it, and it goes down by d² as d does.
 
-    All levels of a factor together are a constant: they may slide when the intercept makes up for it.
-    Outputs that are coupled are solved for together with their intercepts, which know that already.
+    Of columns that depend on each other one alone may have all that is left of the gradient, and all levels
+    of a factor together are a constant: the others, or the intercept, make up for it.
     """
     if fit.problem.is_coupled:
-        return np.zeros(fit.problem.outputs)
-    total = fit.hessian.sum(axis=0)
-    mean = np.divide((fit.hessian * change).sum(axis=0), total, out=np.zeros_like(total), where=total > 0)
-    return np.where(fit.problem.intercept, -mean, 0.0)
+        return down
+    X, taken = fit.problem.X, step.curvature.solve(_curved(fit, step, down))
+    flat = Direction(down.coef - taken.coef, down.intercept - taken.intercept)
+    return flat if -flat.inner(X, step.gradient) >= 0.5 * down.inner(X, down) else None
+
+
+def _curved(fit: Fit, step: _Step, along: Direction) -> Direction:
+    """K times a direction, of a step with a factor of its own."""
+    coef, level = fit.problem.gradient_of(fit.bent(step.curvature.predict(along)))
+    return Direction(np.where(step.tangent.support, coef + step.tangent.curve(along.coef), 0.0), level)
 
 
 def _orthant_step(fit: Fit, step: _Step, change: Array, length: float = 1.0) -> Fit:

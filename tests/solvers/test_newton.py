@@ -511,12 +511,12 @@ def test_a_copy_of_a_column_without_a_penalty_has_nothing(loss):
         assert_allclose(fit.loss_gradient[0], 0.0, atol=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_trends_over_far_more_columns_than_rows(seed):
     """Free coefficients are as many as rows, and K is singular along some of them."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(12, 48))
     y = np.exp(X[:, :6].sum(axis=1) / 3) * rng.gamma(2.0, 0.5, size=12)
-    problem = Problem(Gamma(), TrendFilter(1, 2.0), X, y, np.ones(12))
+    problem = Problem(Gamma(), TrendFilter(1, 0.1), X, y, np.ones(12))
     fit = solve(Fit.at_start(problem)).fit
     assert is_stationary(fit)

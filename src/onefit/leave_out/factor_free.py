@@ -17,7 +17,7 @@ from onefit.curvature import Curvature, Direction, factor, has_average
 from onefit.fit import Fit
 from onefit.leave_out.chords import MAX_STEPS, FoldProblems, goes_by_coefficients
 from onefit.leave_out.coef_steps import OfFit, Roughly, steps_in_coefficients
-from onefit.solvers import coordinate_descent
+from onefit.solvers import coordinate_descent, on_pattern
 from onefit.solvers.path import approached
 from onefit.solvers.solve import solve
 from onefit.solvers.truncated import PRODUCTS, ROUGH, Seconds
@@ -106,11 +106,24 @@ def left_out_roughly(
 
 def _left_out_apart(fit: Fit, curvature: Curvature | None, rows: Index, little: float = LITTLE) -> Array:
     """Predictors of rows that leave together, by a fit without a factor where there is a way."""
-    start = Fit(fit.problem.without(rows), fit.coef, fit.intercept).known(eta=fit.eta)
-    if goes_by_column(start):
-        return _moved_by_column(start, rows, little)
+    start = fit_of_others(fit, rows)
+    by_column = goes_by_column(start)
+    if on_pattern.serves(curvature, start) and not (by_column and _sweeps_take_less(start)):
+        return on_pattern.approach(start, curvature, ROUGH).fit.eta[rows]
+    if by_column:
+        return moved_by_column(start, rows, little).eta[rows]
     near = approached(start, curvature, ROUGH).fit
     return (solve(start).fit if near is start else near).eta[rows]
+
+
+def _sweeps_take_less(fit: Fit) -> bool:
+    """Whether coordinate descent takes less than steps by the factor of a neighbour."""
+    return coordinate_descent.work(fit, fit.tangent.size).seconds < on_pattern.cost_of_steps(fit).seconds
+
+
+def fit_of_others(fit: Fit, rows: int | Index) -> Fit:
+    """Where fits without some rows begin."""
+    return Fit(fit.problem.without(rows), fit.coef, fit.intercept).known(eta=fit.eta)
 
 
 def _left_out_together(fit: Fit, curvature: Curvature, parts: Sequence[Index]) -> list[Array]:
@@ -128,8 +141,8 @@ def _left_out_together(fit: Fit, curvature: Curvature, parts: Sequence[Index]) -
     return found
 
 
-def _moved_by_column(start: Fit, rows: Index, little: float) -> Array:
-    """Predictors of rows by sharper and sharper steps, until little of their way is left, as steps shrink.
+def moved_by_column(start: Fit, rows: Index, little: float) -> Fit:
+    """A fit by sharper and sharper steps, until little of the way of some rows is left, as steps shrink.
 
     That tells once they are nearer to the optimum than to the start, by the duality gap: beside a weak
     penalty the first steps are too blunt to move at all.
@@ -143,6 +156,6 @@ def _moved_by_column(start: Fit, rows: Index, little: float) -> Array:
         step = float(np.linalg.norm(way))
         left = step * step / (last - step) if last > step else np.inf  # a geometric series
         if left <= little * np.linalg.norm(here - before) and coordinate_descent.gap(fit) <= near:
-            return here
+            return fit
         last = step
-    return solve(Fit(start.problem, fit.coef, fit.intercept)).fit.eta[rows]
+    return solve(Fit(start.problem, fit.coef, fit.intercept)).fit

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.leave_out.draws import LOOKS, MOST, NEGLIGIBLE, Draw, draw, expected_spread, size_for, wanting
 from onefit.leave_out.factor_free import PARTS, complete, goes_by_column, parts_of, rough_cost
@@ -72,18 +73,19 @@ class _Sample:
     known: Array  # (r, 3), the losses in the fit, after a step and without a tenth
     effect: Array  # (r,), how much the loss of each may change
     rest: float  # error of the mean that the other rows leave
-    before: Array  # (n,), linear predictors before any row was left out alone
+    before: Array  # (n,) or (n, c), linear predictors before any row was left out alone
 
     @classmethod
     def of(cls, state: State, yardstick: Yardstick, frame: Index, apart: Array | None = None) -> _Sample:
         """Leave out tenths; predictors without them take the place of those after a step."""
         fit, found = state.fit, state.found
         inside, stepped = (yardstick.losses(frame, eta[frame]) for eta in (fit.eta, found.eta))
-        eta = np.full(found.count, np.nan) if apart is None else apart.copy()
+        eta = np.full(found.eta.shape, np.nan) if apart is None else apart.copy()
         complete(eta, fit, state.curvature, parts_of(found.count))
         without = yardstick.losses(frame, eta[frame])
         stepped = np.clip(np.nan_to_num(stepped, nan=np.inf), None, 2.0 * without.max())  # may be anywhere
-        state.found = replace(found, eta=np.where(np.isin(found.rows, frame), eta, found.eta))
+        in_frame = _linalg.with_axes(np.isin(found.rows, frame), eta)
+        state.found = replace(found, eta=np.where(in_frame, eta, found.eta))
         effect = np.maximum(np.abs(without - inside), np.abs(stepped - inside))
         weights = yardstick.weights[frame] / yardstick.weights.sum()
         rest = np.delete(state.errors(), frame)

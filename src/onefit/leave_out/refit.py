@@ -13,7 +13,7 @@ from joblib import Parallel, delayed
 from onefit import _linalg, cost
 from onefit._typing import Array, Index
 from onefit.cost import Work
-from onefit.curvature import Direction
+from onefit.curvature import Curvature, Direction
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out import batched
@@ -21,6 +21,7 @@ from onefit.leave_out.loose import open_faces, with_middle_intercept
 from onefit.leave_out.prove import bound_at, rounding_of_predictors
 from onefit.leave_out.result import LeftOut
 from onefit.penalties import SeparablePenalty
+from onefit.solvers import on_pattern
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
 
@@ -47,13 +48,19 @@ class Anew(NamedTuple):
 
 
 def solution_without(
-    fit: Fit, rows: int | Index, *, warm: bool = True, start: Direction | None = None
+    fit: Fit,
+    rows: int | Index,
+    *,
+    warm: bool = True,
+    start: Direction | None = None,
+    curvature: Curvature | None = None,
 ) -> Solution:
     """Refit without a row, or a set of them.
 
     It starts from ``start``, or else from the fit; where a direction has no penalty it starts from the
     constant model, so that what the other rows do not determine is zero.  Should no minimum be found from
-    there it starts from the fit after all, and the minimum found must be the only one.
+    there it starts from the fit after all, and the minimum found must be the only one.  The ``curvature`` of
+    the fit may serve on the way.
     """
     left = fit.problem.without(rows)
     if not warm:
@@ -61,7 +68,7 @@ def solution_without(
     if not fit.has_free_directions:
         here = replace(fit, problem=left)
         there = here if start is None else Fit(left, *start)
-        return solve(there if there.objective <= here.objective else here)
+        return solve(there if there.objective <= here.objective else here, curvature)
     try:
         return solve(Fit.at_start(left))
     except SolverError:
@@ -94,6 +101,9 @@ def _cost_alone(fit: Fit) -> Work:
     k = max(1, fit.tangent.size)
     quadratic = fit.problem.loss.is_quadratic and not fit.is_kinked
     one = cost.fit(n, p, k, fit.problem.n_coupled, quadratic=quadratic)
+    if on_pattern.pays(fit):  # and one factor, where it ends
+        by_neighbour = on_pattern.cost_of_steps(fit).plus(cost.newton_step(n, p, k, fit.problem.n_coupled))
+        one = min(one, by_neighbour, key=lambda work: work.seconds)
     alone = isinstance(fit.problem.penalty, SeparablePenalty)
     exchanging = fit.is_kinked and not alone
     if fit.is_kinked and alone and fit.problem.loss.is_quadratic:  # columns come and go one by one, too
@@ -121,8 +131,9 @@ def refit_sets(
     judged: Mapping[int, Index],
     starts: Mapping[int, Direction] | None = None,
     progress: Progress | None = None,
+    curvature: Curvature | None = None,
 ) -> dict[int, Anew]:
-    """Refits without each of some sets, by their numbers.
+    """Refits without each of some sets, by their numbers; the curvature of the fit may serve on the way.
 
     A set without which the problem has no minimum is left out of the answer.  Refits run in parallel where
     ``joblib.parallel_config`` asks for it.
@@ -134,7 +145,7 @@ def refit_sets(
         for done in range(len(found)):
             progress(done + 1, len(removed))
     rest = [k for k in removed if k not in found]
-    tasks = (delayed(_solve)(fit, removed[k], judged[k], starts.get(k)) for k in rest)
+    tasks = (delayed(_solve)(fit, removed[k], judged[k], starts.get(k), curvature) for k in rest)
     with closing(Parallel(return_as="generator")(tasks)) as refits:
         for done, (k, one) in enumerate(zip(rest, refits, strict=True), start=len(removed) - len(rest) + 1):
             if one is not None:
@@ -168,9 +179,11 @@ def _solve_together(
     }
 
 
-def _solve(fit: Fit, removed: Index, judged: Index, start: Direction | None) -> Anew | None:
+def _solve(
+    fit: Fit, removed: Index, judged: Index, start: Direction | None, curvature: Curvature | None
+) -> Anew | None:
     found = None
-    for solution in _solutions_from(fit, removed, start):
+    for solution in _solutions_from(fit, removed, start, curvature):
         found = judged_at(solution, judged)
         if np.isfinite(found.bounds).all():
             break
@@ -197,7 +210,9 @@ def judged_at(solution: Solution, judged: Index) -> Anew:
     return Anew(refit.eta[judged], bounds, refit.coef, refit.intercept, bool(room or faces))
 
 
-def _solutions_from(fit: Fit, removed: Index, start: Direction | None) -> Iterator[Solution]:
+def _solutions_from(
+    fit: Fit, removed: Index, start: Direction | None, curvature: Curvature | None
+) -> Iterator[Solution]:
     """Refits from a start that is thought to be near, from the fit, and from the constant model.
 
     Where a direction has no penalty all of them start there.
@@ -206,4 +221,4 @@ def _solutions_from(fit: Fit, removed: Index, start: Direction | None) -> Iterat
     first = int(start is None)
     for attempt in attempts[first : first + 1 if fit.has_free_directions else None]:
         with suppress(SolverError):
-            yield solution_without(fit, removed, **attempt)
+            yield solution_without(fit, removed, curvature=curvature, **attempt)

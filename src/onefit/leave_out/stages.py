@@ -14,7 +14,7 @@ from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, Iterated
 from onefit.curvature.iterated import PROBES
 from onefit.fit import Fit
-from onefit.leave_out import dual, proximal
+from onefit.leave_out import dual, led_rows, proximal
 from onefit.leave_out.blocks import Blocks, sets_left_out
 from onefit.leave_out.chords import MAX_STEPS, USUAL_STEPS, chord_by_products
 from onefit.leave_out.follow import Paths
@@ -251,10 +251,9 @@ class State:
 
         Where it need not be ``proven``, rows whose steps have settled at an optimum are done.
         """
-        optima = not self.fit.is_kinked or proximal.applies(self.fit)  # others know no pattern but the fit's
         for stage in self.stages():
             found, own = self.found, self.errors()[which]
-            ended = list(found.solved) if optima and not proven else []
+            ended = [] if proven else list(found.solved)
             done = np.concatenate([found.anew, found.failed, ended])
             rest = which[(own > limits) & ~np.isin(which, done)]
             if rest.size == 0:
@@ -264,7 +263,7 @@ class State:
     @cached_property
     def _ways(self) -> list[tuple[Work, Way]]:
         is_open = (self.step is not None or self.blocks is not None) and not self._is_blind
-        closed = () if is_open else (Way.ITERATE, Way.FINER, Way.REPEAT)
+        closed = () if is_open else (Way.ITERATE, Way.LEAD, Way.FINER, Way.REPEAT)
         by_products = None if self.estimate is None else chord_by_products(self.fit)
         return [one for one in ways(self.fit, self.sets, by_products) if one[1] not in closed]
 
@@ -274,6 +273,7 @@ class State:
             Way.ITERATE: self._iterate,
             Way.FINER: self._go_further,
             Way.REPEAT: self.repeat_steps,
+            Way.LEAD: self._iterate,
             Way.FOLLOW: self.follow,
             Way.ANEW: self._refit,
         }
@@ -329,8 +329,11 @@ class State:
         own, _, place = blocks.folds.judged(which)
         eta, bounds = blocks.eta[place], blocks.bounds[place]
         finite = which[np.bincount(own[~np.isfinite(bounds)], minlength=len(which)) == 0]
-        solved = {k: SolvedWithout(eta[j], *blocks.ends[k]) for j, k in enumerate(which.tolist())}
-        self._take(place, eta, bounds, solved, stepped=joined(self.found.stepped, finite))
+        ended = set(
+            (finite if self.fit.is_kinked else which).tolist()
+        )  # on the fit's pattern: that must hold
+        ends = {k: SolvedWithout(eta[j], *blocks.ends[k]) for j, k in enumerate(which.tolist()) if k in ended}
+        self._take(place, eta, bounds, ends, stepped=joined(self.found.stepped, finite))
 
     def look(self, affordable: float) -> float:
         """Take one round of the iterations for sets that are wanting, if affordable; its seconds."""
@@ -343,8 +346,10 @@ class State:
         return seconds
 
     def _iterate(self, which: Index) -> None:
-        if (which := np.setdiff1d(which, list(self.starts))).size:  # once is enough
-            self._take_ends(which, proximal.iterate(self._watched, which, self._tol))
+        known = self.found.solved if self.fit.problem.is_coupled else self.starts
+        if (which := np.setdiff1d(which, list(known))).size:  # once is enough
+            led = led_rows.iterate(self.fit, self._known, which, self._tol)
+            self._take_ends(which, led or proximal.iterate(self._watched, which, self._tol))
 
     def _go_further(self, which: Index) -> None:
         """Take sets that have settled nearer to their ends: where others moved far, bounds ask for that."""
@@ -371,15 +376,20 @@ class State:
         self.starts |= {i: Direction(one.coef, one.intercept) for i, one in near.items()}
         rows = np.array([*solved, *near], dtype=np.intp)
         eta = [one.eta for one in (*solved.values(), *near.values())]
-        bounds = [0.0] * len(solved) + [np.inf] * len(near)
-        self._take(rows, eta, bounds, solved, pivoted=joined(self.found.pivoted, list(solved)))
+        self._take(
+            rows,
+            eta,
+            [0.0] * len(solved) + [np.inf] * len(near),
+            solved,
+            pivoted=joined(self.found.pivoted, list(solved)),
+        )
 
     def _refit(self, which: Index) -> None:
         found, numbers = self.found, which.tolist()
         removed = {k: np.array([k]) if self.sets is None else self.sets.removed[k] for k in numbers}
         judged = {k: np.array([k]) if self.sets is None else self.sets.tested[k] for k in numbers}
         led = {} if self.leads is None else self.leads.points(self.fit, which)
-        anew = refit_sets(self.fit, removed, judged, led | self.starts, self.progress)
+        anew = refit_sets(self.fit, removed, judged, led | self.starts, self.progress, self._known)
         failed = [k for k in numbers if k not in anew]
         eta, bounds = found.eta.copy(), found.bounds.copy()
         for k, one in anew.items():

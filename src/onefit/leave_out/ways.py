@@ -17,6 +17,7 @@ from onefit.leave_out.patterns import cost_of_patterns
 from onefit.leave_out.refit import refit_cost
 from onefit.leave_out.sets import Folds
 from onefit.pieces import Pieces
+from onefit.solvers import on_pattern
 
 FURTHER = 4.0  # rounds that it takes from the end of an iteration to one that can be bounded
 
@@ -25,6 +26,7 @@ class Way(Enum):
     """How a set is refined."""
 
     ITERATE = auto()  # steps with one tableau, patterns included
+    LEAD = auto()  # steps with one factor for each set, patterns included
     FINER = auto()  # more of them, where nothing bounds what is left
     REPEAT = auto()  # steps with one factor
     FOLLOW = auto()  # along the exact path
@@ -62,6 +64,8 @@ def ways(fit: Fit, sets: Folds | None = None, by_products: Work | None = None) -
             found.append((by_products or cost_of_chords(fit, sets), Way.REPEAT))
             if sets is None and not fit.is_kinked:
                 found.append((by_products or cost_of_chords(fit, sets), Way.FINER))
+    if sets is None and on_pattern.pays(fit):
+        found.append((on_pattern.cost_of_steps(fit), Way.LEAD))
     if sets is None and has_paths(fit):
         found.append((cost_of_a_row(fit), Way.FOLLOW))
     return [*(one for one in found if one[0].seconds < anew.seconds), (anew, Way.ANEW)]

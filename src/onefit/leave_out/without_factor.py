@@ -1,10 +1,10 @@
 """Rows of coupled outputs without a factor of K, where that takes far longer than fits.
 
 Every row is told by a fit without its tenth, and the mean is corrected by a sample of rows that are left out
-alone, each by a fit from the one with all rows: K is only multiplied with.  What the other rows lose is
-predicted from that, and from steps by the average curvature of the rows, as long as makes them lose on
-average what they do without their tenths.  Leverages are estimated: with D_i = B_i B_iᵀ and random signs ε
-the mean of ⟨B_i ε_i, (Z K⁻¹ Zᵀ B ε)_i⟩ is tr D_i H_i (Hutchinson 1990).
+alone, each by a fit from the one with all rows: K is only multiplied with, or columns move one at a time.
+What the other rows lose is predicted from that, and from steps by the average curvature of the rows, as long
+as makes them lose on average what they do without their tenths.  Leverages are estimated: with D_i = B_i B_iᵀ
+and random signs ε the mean of ⟨B_i ε_i, (Z K⁻¹ Zᵀ B ε)_i⟩ is tr D_i H_i (Hutchinson 1990).
 """
 
 from __future__ import annotations
@@ -22,8 +22,17 @@ from onefit.curvature import Direction, coordinates, cost_of_average, has_averag
 from onefit.fit import Fit
 from onefit.leave_out.averaged import step_by_average
 from onefit.leave_out.draws import LOOKS, MOST, Draw
-from onefit.leave_out.factor_free import PARTS, complete, parts_of, rough_cost
+from onefit.leave_out.factor_free import (
+    PARTS,
+    complete,
+    fit_of_others,
+    goes_by_column,
+    moved_by_column,
+    parts_of,
+    rough_cost,
+)
 from onefit.leave_out.parts import FIRST
+from onefit.leave_out.refit import refit_cost
 from onefit.leave_out.regression import regression_estimate
 from onefit.leave_out.result import Correction, Drawn, LeftOut, SolvedWithout
 from onefit.leave_out.yardstick import Yardstick, allowed
@@ -36,21 +45,37 @@ FACTORS = 2.0  # times a factor that its inverse, the forms of all rows and step
 A_ROW = 0.8  # of a fit from its neighbour's, by products
 SHARE = 0.125  # of the rows, that tell the mean of the others
 CLOSELY = 1e-4  # root of the decrement of a row, as ``truncated.approach`` takes it
+LITTLE = 0.01  # of the way of a row's predictors that may be left, where columns move one at a time
 LENGTHS = np.geomspace(0.5, 8.0, 17)  # of steps by the average curvature, which is too stiff for most rows
 PROBES = 16  # that tell leverages
 LOOSELY = 0.03  # error of what they are multiplied by, relative
 
 
 def goes_without_factor(fit: Fit) -> bool:
-    """Whether tenths and a sample of rows take less than a factor and what is done with it."""
-    if not fit.problem.is_coupled or fit.is_kinked or fit.problem.n <= FIRST:
+    """Whether tenths and a sample of rows take less than a factor and what is done with it.
+
+    Where penalties have kinks that is also to solve anew for rows without which the pattern is another.
+    """
+    if not fit.problem.is_coupled or fit.problem.n <= FIRST or (fit.is_kinked and not goes_by_column(fit)):
         return False
-    return PARTS * rough_cost(fit) + _seconds(fit) < FACTORS * Seconds.of(fit).factored
+    by_factor = FACTORS * Seconds.of(fit).factored
+    if fit.is_kinked:
+        by_factor += _rows_of_sample(fit) * refit_cost(fit).seconds
+    return PARTS * rough_cost(fit) + _seconds(fit) < by_factor
+
+
+def _rows_of_sample(fit: Fit) -> float:
+    return max(FIRST, SHARE * fit.problem.n)
 
 
 def _seconds(fit: Fit) -> float:
     """What a sample of rows takes, about."""
-    return (A_ROW * max(FIRST, SHARE * fit.problem.n) + PROBES) * Seconds.of(fit).singly
+    rows = _rows_of_sample(fit) * _seconds_of_a_row(fit)
+    return rows if fit.is_kinked else rows + PROBES * Seconds.of(fit).singly
+
+
+def _seconds_of_a_row(fit: Fit) -> float:
+    return rough_cost(fit) if fit.is_kinked else A_ROW * Seconds.of(fit).singly
 
 
 def told_without_factor(
@@ -83,7 +108,7 @@ def told_without_factor(
     complete(without, fit, None, parts_of(fit.problem.n))
     known, rows = _covariates(fit, yardstick, without), RowsAlone(fit)
     order = np.random.default_rng(0).permutation(np.flatnonzero(yardstick.weights > 0))
-    m, most = FIRST, max(FIRST, int(MOST * len(order)))
+    m, most = FIRST, len(order) if fit.is_kinked else max(FIRST, int(MOST * len(order)))
     for _ in range(LOOKS):
         drawn = np.sort(order[: min(m, most)])
         eta = rows.taken(without, drawn)
@@ -91,7 +116,8 @@ def told_without_factor(
         chance = np.full(len(drawn), len(drawn) / len(order))
         told = _correction(found, yardstick, known, Draw(drawn, chance), without)
         off = told.error / allowed(found, yardstick, 1.0, np.ones(len(eta)))
-        m = _enough(fit, off, m, (max_error, max(max_error, UNRELIABLE * of_mean)))
+        wanted = _enough(fit, off, m, (max_error, max(max_error, UNRELIABLE * of_mean)))
+        m = min(wanted, len(order))
         if m <= len(drawn):
             break
         if m > most and _holds_factor(fit):
@@ -106,7 +132,7 @@ def _enough(fit: Fit, error: float, m: int, errors: Sequence[float]) -> int:
     """
     for wanted in errors:
         more = max(2 * m, int(MARGIN * m * (error / wanted) ** 2)) if error > wanted else m
-        if A_ROW * Seconds.of(fit).singly * (more - m) <= UNMINDED:
+        if _seconds_of_a_row(fit) * (more - m) <= UNMINDED:
             break
     return more
 
@@ -150,8 +176,11 @@ class RowsAlone:
         """Predictors, those of some rows by fits without them."""
         fit, found = self.fit, eta.copy()
         for i in np.setdiff1d(which, list(self.solved)).tolist():
-            start = Fit(fit.problem.without(i), fit.coef, fit.intercept).known(eta=fit.eta)
-            near = approach(start, self._solve, CLOSELY).fit
+            start = fit_of_others(fit, i)
+            if goes_by_column(start):
+                near = moved_by_column(start, np.array([i]), LITTLE)
+            else:
+                near = approach(start, self._solve, CLOSELY).fit
             self.solved[i] = SolvedWithout(near.eta[i], near.coef, near.intercept)
         for i, one in self.solved.items():
             found[i] = one.eta

@@ -31,10 +31,12 @@ from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import ROUNDING, toward
 from onefit.solvers.net_on_products import NetOnProducts
+from onefit.solvers.one_output import curved, model_of, shifted, with_output
 from onefit.solvers.sweeps import swept
 
 MOST_STEPS = 20
 STEPS, SWEEPS = 5.0, 20.0  # usual steps, and sweeps over the columns in each
+OF_SEVERAL = 2.0  # times as many where outputs are coupled, each of which moves while the others stay
 IN_A_SWEEPER = 3e3  # calls around each
 NEWTON_STEPS = 10.0  # that find a pattern and end there, about
 FIRST, LAST, SHARPER = 1e-2, 1e-5, 0.1  # error of the steps, relative: each a tenth of the last
@@ -43,7 +45,6 @@ MOST_SWEEPS = 1000  # of a step
 CLOSE = 1e-2  # gradient of all columns, in kinks, from which on only Newton steps are missing
 MOST_PRODUCTS = 4000  # columns, up to which their products are held
 FREE = 1e6  # times its share of the gradient that the penalty on an intercept's column leaves out
-LEAST_CURVATURE = 1e-9  # of the largest: rows with less are taken to have it
 
 
 def is_possible(start: Fit) -> bool:
@@ -54,7 +55,7 @@ def is_possible(start: Fit) -> bool:
 def leads_near(start: Fit) -> bool:
     """Whether a problem is a weighted lasso or elastic net, step by step."""
     problem = start.problem
-    of_one = problem.has_one_output and _linalg.has_columns(problem.X)
+    of_one = (problem.has_one_output or problem.is_coupled) and _linalg.has_columns(problem.X)
     separable = isinstance(problem.penalty, SeparablePenalty)
     if not of_one or not separable or not start.is_kinked or problem.loss.has_kinks:
         return False
@@ -78,7 +79,9 @@ def work(fit: Fit, k: int) -> Work:
     """What it takes to go near an optimum of so many columns, about."""
     X = fit.problem.X
     stored = _linalg.as_columns(X).n_stored * k / X.shape[1]
-    return Work(2.0 * stored * SWEEPS, IN_A_SWEEPER).times(STEPS)
+    outputs = fit.problem.n_coupled
+    steps = STEPS if outputs == 1 else OF_SEVERAL * STEPS
+    return Work(2.0 * stored * SWEEPS, IN_A_SWEEPER * outputs).times(steps)
 
 
 def _has_pattern(fit: Fit, l1: Array, l2: Array) -> bool:
@@ -87,12 +90,15 @@ def _has_pattern(fit: Fit, l1: Array, l2: Array) -> bool:
     return bool(np.all(np.abs(pull) <= np.where(fit.coef != 0, CLOSE, 1.0 + CLOSE) * l1))
 
 
-def approach(start: Fit, sweeps: int = MOST_SWEEPS) -> Fit:
-    """Go near the optimum of a problem with steps that ``leads_near``, on independent columns."""
+def approach(start: Fit, sweeps: int = MOST_SWEEPS, *, to_pattern: bool = False) -> Fit:
+    """Go near the optimum of a problem with steps that ``leads_near``, on independent columns.
+
+    Only so near ``to_pattern`` that most coefficients are in that are to be, where other steps go on.
+    """
     fit = start
     for error, moved in nearer(start, LAST, sweeps):
         fall, fit = fit.objective - moved.objective, moved
-        if error <= LAST and not fall > NEAR * abs(fit.objective):
+        if error <= LAST and (to_pattern or not fall > NEAR * abs(fit.objective)):
             break
     return _on_independent_columns(fit)
 
@@ -109,6 +115,9 @@ def nearer(start: Fit, last: float, sweeps: int = MOST_SWEEPS) -> Iterator[tuple
 def _stepping(start: Fit, sweeps: int) -> Callable[[Fit, float], Fit]:
     """What goes on from a fit by a step of an error: products of dense columns serve all steps."""
     problem, columns = start.problem, _linalg.as_columns(start.problem.X)
+    if problem.is_coupled:
+        X = columns.by_column()
+        return lambda fit, error: _in_turn(fit, X, error, sweeps)
     few = np.count_nonzero(start.coef) <= MOST_PRODUCTS
     if not problem.loss.is_quadratic or not columns.is_nearly_full or not few:
         X = columns.by_column()
@@ -120,6 +129,14 @@ def _stepping(start: Fit, sweeps: int) -> Callable[[Fit, float], Fit]:
         return held.minimum(fit, error, sweeps)
 
     return on_products
+
+
+def _in_turn(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
+    """A step of each of the coupled outputs, and of what they share."""
+    for k in range(fit.problem.n_outputs):
+        own = model_minimum(model_of(fit, k), X, error, sweeps)
+        fit = toward(fit, with_output(fit, k, own))
+    return shifted(fit)
 
 
 def levelled(fit: Fit) -> Fit:
@@ -134,10 +151,20 @@ def levelled(fit: Fit) -> Fit:
 def gap(fit: Fit) -> float:
     """Duality gap of the problem's quadratic model in a fit: by how much the objective may fall, about.
 
+    Of coupled outputs it is the sum of what each may bring on its own.
+    """
+    if fit.problem.is_coupled:
+        return sum(_gap(model_of(fit, k)) for k in range(fit.problem.n_outputs))
+    return _gap(fit)
+
+
+def _gap(fit: Fit) -> float:
+    """The same of one output.
+
     The ℓ2 part is rows of its own, and the dual point are the residuals, as much shorter as it takes to be
     feasible.  The intercept is the best one beside the coefficients.
     """
-    problem, d = fit.problem, _curved(fit)
+    problem, d = fit.problem, curved(fit.hessian)
     l1, l2 = fit.strengths
     level, g, along = float(fit.intercept_gradient), fit.gradient, fit.loss_gradient
     if abs(level) > ROUNDING * float(np.abs(g).sum()):
@@ -149,15 +176,10 @@ def gap(fit: Fit) -> float:
     return 0.5 * (1.0 - t) ** 2 * squares + float(np.sum(l1 * np.abs(fit.coef) - t * pull * fit.coef))
 
 
-def _curved(fit: Fit) -> Array:
-    """Curvature of the rows, (n,), at least next to nothing."""
-    return np.maximum(fit.hessian, LEAST_CURVATURE * (fit.hessian.max() or 1.0))
-
-
 def _open(fit: Fit) -> tuple[Index, Index]:
-    """Columns that are in, and those that want to enter, by how much."""
-    l1, _ = fit.strengths
-    pull = np.where(fit.coef == 0, np.abs(fit.loss_gradient) / l1, 0.0)
+    """Coefficients that are in, and those that want to enter, by how much."""
+    l1, _ = fit.fit.strengths
+    pull = np.where(fit.coef == 0, np.abs(fit.loss_gradient) / l1, 0.0).ravel()
     wanting = np.flatnonzero(pull > 1.0)
     return np.flatnonzero(fit.coef), wanting[np.argsort(-pull[wanting], kind="stable")]
 
@@ -178,7 +200,7 @@ def model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
     if not which.size:
         return fit
     l1, l2 = (strength[which] for strength in fit.strengths)
-    d = _curved(fit)
+    d = curved(fit.hessian)
     response = fit.eta - fit.gradient / d - (0.0 if problem.intercept else fit.intercept)
     columns = _linalg.as_columns(_linalg.as_columns(X).scaled_columns(which, 1.0 / l1))
     model = _WeightedNet(columns, d, response, float(l2[0] / l1[0] ** 2), bool(problem.intercept))
@@ -271,8 +293,8 @@ def _on_independent_columns(fit: Fit) -> Fit:
     Where no row curves, none is known to: what is straight changes along all combinations.
     """
     support = np.flatnonzero(fit.coef)
-    curved = np.any(fit.strengths[1])
-    if not support.size or curved or not fit.hessian.any():
+    ridge = np.any(fit.fit.strengths[1])
+    if not support.size or ridge or fit.problem.is_coupled or not fit.hessian.any():
         return fit
     columns = _linalg.active_columns(fit.problem.X, support)
     means = _linalg.column_means(columns, fit.hessian) if fit.problem.intercept else None

@@ -8,7 +8,8 @@ the factor of the curvature that leave-one-out needs at the end, so a solution c
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from onefit.fit import Fit
 from onefit.numerics import EPS, ON_BOUND, TINY, rounding_of_slack
 from onefit.penalties import Tangent
 from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack, to_first_zero
+
+By: TypeAlias = Callable[[Fit, Tangent], Curvature]
 
 IN_BALANCE = 1e-3 * ON_BOUND  # of a coefficient's gradient, relative to its bound
 UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that is none
@@ -66,7 +69,7 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> So
     last = fresh = np.inf  # decrements of the last step, and of the last with a factor of its own
     max_steps = (1000 if fit.is_kinked else 100) if max_steps is None else max_steps
     for _ in range(max_steps):
-        step = _newton_step(fit, step, enough, tol * scale)
+        step = newton_step(fit, step, enough, tol * scale)
         before = fresh if step.is_fresh else last
         settled = step.decrement <= enough or step.decrement > 0.25 * before or _is_rounding(fit)
         done = step.holds and settled and step.is_fresh and _is_stationary(fit, step)
@@ -83,7 +86,7 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> So
             continue
         small = step.decrement <= 1e-9 * scale
         certain = step.holds and (small or fit.problem.loss.is_quadratic)  # that the next one is smaller
-        moved, last = _move(fit, step, small, ROUNDING * scale), step.decrement if certain else np.inf
+        moved, last = move(fit, step, small, ROUNDING * scale), step.decrement if certain else np.inf
         fresh = last if step.is_fresh else fresh
         if not small and fit.objective - moved.objective > STRAIGHT * step.decrement:
             slid = _slide(fit, step) if step.is_fresh else None
@@ -112,16 +115,19 @@ class _Step(NamedTuple):
     contracts: bool  # whether a factor from elsewhere still brings the next step close
 
 
-def _newton_step(fit: Fit, last: _Step | None, enough: float = TINY, near: float = 0.0) -> _Step:
+def newton_step(
+    fit: Fit, last: _Step | None = None, enough: float = TINY, near: float = 0.0, by: By = factor
+) -> _Step:
     """Newton step on the piece of the current signs and of the coordinates that enter.
 
-    Entering coordinates that the step would push out of their orthant at once are held at zero.
+    Entering coordinates that the step would push out of their orthant at once are held at zero.  ``by`` makes
+    the curvature of a piece where that of the ``last`` step does not serve.
     """
     penalty = fit.problem.separable
     orthant = _with_room(fit, penalty.orthant(fit.coef, fit.loss_gradient, slack=1e-9))
     while True:
         tangent = penalty.piece(fit.coef, orthant)
-        curvature, is_fresh = _curvature(fit, tangent, last)
+        curvature, is_fresh = _curvature(fit, tangent, last) or (by(fit, tangent), True)
         if not curvature.is_definite and (idle := _idle(fit, orthant)).any():
             orthant = np.where(idle, 0.0, orthant)
             continue
@@ -145,8 +151,8 @@ def _newton_step(fit: Fit, last: _Step | None, enough: float = TINY, near: float
     if not is_fresh:
         contracts = last is not None and _pays(fit, tangent, decrement, last.decrement, enough)
     bend = fit.hessian if is_fresh or last is None else last.bend
-    solved = curvature, gradient, direction, decrement
-    return _Step(orthant, tangent, bend, *solved, holds, is_fresh, contracts)
+    found = curvature, gradient, direction, decrement, holds, is_fresh, contracts
+    return _Step(orthant, tangent, bend, *found)
 
 
 def _pays(fit: Fit, tangent: Tangent, decrement: float, before: float, enough: float) -> bool:
@@ -188,8 +194,8 @@ def _idle(fit: Fit, orthant: Array) -> Mask:
     return (orthant != 0) & (fit.coef == 0) & (pull - l1 <= unbalanced)
 
 
-def _curvature(fit: Fit, tangent: Tangent, last: _Step | None) -> tuple[Curvature, bool]:
-    """The curvature of the fit, or that of the last step while it serves (Shamanskii's chord method).
+def _curvature(fit: Fit, tangent: Tangent, last: _Step | None) -> tuple[Curvature, bool] | None:
+    """That of the last step while it serves (Shamanskii's chord method), and whether it is the fit's own.
 
     For a quadratic loss, and where second derivatives jump, it is the same as long as these and the pattern
     are: rows that come onto another piece pull back what a factor without them does.  Else it is taken over
@@ -204,7 +210,7 @@ def _curvature(fit: Fit, tangent: Tangent, last: _Step | None) -> tuple[Curvatur
         and not (loss.jumps and not np.array_equal(last.bend, fit.hessian))
     ):
         return last.curvature, loss.is_quadratic or loss.jumps
-    return factor(fit, tangent), True
+    return None
 
 
 def _is_stationary(fit: Fit, step: _Step) -> bool:
@@ -221,9 +227,9 @@ def _is_stationary(fit: Fit, step: _Step) -> bool:
     left = np.where(kinked, np.abs(step.gradient.coef), 0.0)
     if np.any(left > rounding * l1) and np.any(left > np.maximum(rounding * l1, _rounding(fit))):
         return False
-    if fit.problem.loss.is_quadratic:
-        return True
-    return is_short(fit, step.curvature.predict(step.direction)) and _is_balanced(fit, step)
+    return fit.problem.loss.is_quadratic or (
+        is_short(fit, step.curvature.predict(step.direction)) and _is_balanced(fit, step)
+    )
 
 
 def _rounding(fit: Fit) -> Array:
@@ -273,7 +279,7 @@ def is_short(fit: Fit, change: Array) -> bool:
     return bool(np.max(np.abs(change), initial=0.0) < 1e-6 * (1.0 + np.max(np.abs(fit.eta), initial=0.0)))
 
 
-def _move(fit: Fit, step: _Step, small: bool, rounding: float) -> Fit:
+def move(fit: Fit, step: _Step, small: bool, rounding: float) -> Fit:
     """Take the step: whole where it is too small for the objective to tell, else by a line search.
 
     It may tell all the same: a fit without losses has hardly any rows that bend, and the next one may lose
@@ -389,11 +395,7 @@ def _line_search(fit: Fit, step: _Step, change: Array) -> Fit:
     found = backtrack(at, falls) or fit
     if found.objective < fit.objective * (1.0 - ROUNDING):
         return found
-    first = _to_first_zero(fit, step)
-    return first if first.objective <= found.objective * (1.0 + ROUNDING) else found
-
-
-def _to_first_zero(fit: Fit, step: _Step) -> Fit:
-    """Go as far as the first coefficient with a kink is from zero, if there is one."""
     until = _until_zero(fit, step, step.direction.coef)
-    return to_first_zero(fit, step.direction, until) if np.isfinite(until.min(initial=np.inf)) else fit
+    has_zero = np.isfinite(until.min(initial=np.inf))
+    first = to_first_zero(fit, step.direction, until) if has_zero else fit
+    return first if first.objective <= found.objective * (1.0 + ROUNDING) else found

@@ -19,7 +19,7 @@ from onefit.penalties import Box, Polyhedral, SeparablePenalty
 from onefit.penalties.programs import DENSE
 from onefit.penalties.separable import broadcast
 from onefit.problem import Problem
-from onefit.solvers import by_column, coordinate_descent, newton, quadratic_program, truncated
+from onefit.solvers import by_column, coordinate_descent, newton, on_pattern, quadratic_program, truncated
 from onefit.solvers.active_set import ActiveSet
 
 FEWEST_OF_JUMPS = 5  # steps of Newton's method, which near the optimum do
@@ -53,7 +53,7 @@ class _FromNeighbours:
         self.by_average &= not near.is_spent
         if own is not None and own.curvature.is_factored:
             own.products.append(near.products)
-        return _ended(start, near, self.enough)
+        return _ended(start, near, self.enough, at_hand)
 
     def _factor_for(self, start: Fit, last: Curvature | None) -> truncated.ServingFactor | None:
         """The factor of a fit before while it pays; that of the last one, which may have to be made."""
@@ -131,14 +131,21 @@ def solved(
     enough : callable, optional
         Whether a fit near the optimum will do, if coordinate descent led there.
     """
-    return _ended(start, approached(start, last, near), enough)
+    return _ended(start, approached(start, last, near), enough, last)
 
 
-def _ended(start: Fit, near: truncated.Approach, enough: Callable[[Fit], bool] | None) -> newton.Solution:
+def _ended(
+    start: Fit,
+    near: truncated.Approach,
+    enough: Callable[[Fit], bool] | None,
+    last: Curvature | None,
+) -> newton.Solution:
     """End at the optimum by Newton's method, where steps have not led there."""
     fit, swept = near.fit, coordinate_descent.applies(start)
     if near.is_there or (swept and enough is not None and enough(fit)):
         return newton.Solution.of(fit)
+    if on_pattern.serves(last, fit):
+        fit = on_pattern.approach(fit, last, truncated.NEAR).fit
     return newton.solve(fit) if fit.problem.loss.is_smooth else _across_jumps(fit)
 
 
@@ -196,7 +203,8 @@ def approached(
         Whether the average curvature of the rows may serve.
     """
     if coordinate_descent.applies(start):
-        return truncated.Approach(coordinate_descent.approach(start), False)
+        to_pattern = on_pattern.serves(last, start)  # which goes on from there
+        return truncated.Approach(coordinate_descent.approach(start, to_pattern=to_pattern), False)
     found = truncated.Approach(start, False)
     if by_average and (most := truncated.products_by_average(start, last)):
         found = truncated.approach(start, AverageCurvature.by_curved_rows(start).solve, near, most)

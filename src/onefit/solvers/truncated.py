@@ -120,7 +120,7 @@ def by_diagonal(fit: Fit) -> Solve:
     rows, d = _linalg.as_columns(fit.problem.X), np.maximum(_linalg.row_diagonals(fit.hessian), 0.0)
     squares = [rows.column_squares(own, None) for own in d.reshape(len(d), -1).T]
     columns = np.stack(squares, axis=-1).reshape(fit.coef.shape) + fit.tangent.hessian
-    columns = np.where(columns > 0, columns, 1.0)
+    columns = np.where(fit.tangent.support, np.where(columns > 0, columns, 1.0), np.inf)
     total = np.where(fit.problem.intercept, d.sum(axis=0), 0.0)
     levels = np.where(total > 0, total, np.inf)
     return lambda gradient: Direction(gradient.coef / columns, gradient.intercept / levels)

@@ -152,7 +152,7 @@ def test_intervals_hold_the_exact_mean_in_95_per_cent(make, monkeypatch):
         exact = mean(leave_out(fit, max_error=0.0, yardstick=judge), judge)
         for seed in range(12):
             state = started(fit, judge)
-            state.shorten(state.trusted)
+            state.shorten(state.found.trusted)
             sample(state, judge, 50 * state.stages()[0].each.seconds, seed)
             if state.found.correction is not None:
                 held.append(abs(mean(state.found, judge) - exact) <= state.found.correction.error)

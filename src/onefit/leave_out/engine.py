@@ -113,7 +113,7 @@ def leave_out(
     state.progress = progress
     may_end_unbounded = may_sample and fit.is_kinked and not fit.problem.loss.is_quadratic
     if may_end_unbounded:
-        state.shorten(state.trusted)
+        state.shorten(state.found.trusted)
         affordable -= state.look(affordable)
     left = later + state.refine(affordable, FEWEST if may_end_unbounded else 0)
     if may_end_unbounded:
@@ -198,7 +198,7 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick, leads: Lead
         if repeats and (wanting := state.wanting()).needed:
             state.repeat_steps(wanting.which[: wanting.needed])
     else:
-        state.shorten(state.trusted)
+        state.shorten(state.found.trusted)
     state.max_error = KNOWN
     return state
 

@@ -14,7 +14,7 @@ from onefit._linalg import RowSpan
 from onefit._typing import Array, Index, Mask, Sets
 from onefit.fit import Fit
 from onefit.leave_out.sets import Folds
-from onefit.numerics import CERTIFIED, LEAST_SLACK
+from onefit.numerics import CERTIFIED, LEAST_SLACK, LITTLE_SLACK
 from onefit.problem import Problem
 
 
@@ -205,6 +205,11 @@ class LeftOut:
         """Values after a first step alone, where besides what is told here these sets were iterated: (t,)."""
         done = [self.stepped, self.anew, self.pivoted, self.failed, np.array([*iterated], dtype=np.intp)]
         return ~np.isin(self.fold, np.concatenate(done))
+
+    @property
+    def trusted(self) -> Array:
+        """Share of the step of each set that is trusted: (f,), as if none had less slack than a little."""
+        return np.clip(self.slack / LITTLE_SLACK, 0.0, 1.0)
 
     def shortened(self, shares: Array) -> Array:
         """Values had steps been shares, (t,), as long: (t,) or (t, c)."""

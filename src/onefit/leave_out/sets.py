@@ -68,6 +68,11 @@ class Folds:
         """Where the rows of each fold end in ``rows``: (folds,)."""
         return np.cumsum(np.bincount(self.fold, minlength=len(self)))
 
+    def of_which_all(self, which: Index, good: Mask) -> Index:
+        """Those of some sets of which all judged values, (t,), are good."""
+        own, _, place = self.judged(which)
+        return which[np.bincount(own[~good[place]], minlength=len(which)) == 0]
+
     def place(self, k: int) -> slice:
         """Where the rows that fold k tests are in ``rows``."""
         return slice(int(self.ends[k]) - len(self.tested[k]), int(self.ends[k]))

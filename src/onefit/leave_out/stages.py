@@ -31,7 +31,7 @@ from onefit.leave_out.step_bounds import bound_steps, bound_steps_closely, cost_
 from onefit.leave_out.tableau import Watched
 from onefit.leave_out.ways import Stage, Wanting, Way, cost_of_chords, looking_pays, ways
 from onefit.leave_out.yardstick import Measured, Yardstick, allowed, errors, far_off
-from onefit.numerics import LEAST_SLACK, LITTLE_SLACK
+from onefit.numerics import LEAST_SLACK
 
 FINER = 1e-4  # times the precision where nothing bounds an end
 FROM_AN_END = 0.4  # share of a refit that one takes from where a row has settled
@@ -231,11 +231,6 @@ class State:
             return False
         return few * (each + FROM_AN_END * anew) < which.size * each
 
-    @property
-    def trusted(self) -> Array:
-        """Share of the step of each set that is trusted: (f,), as if none had less slack than a little."""
-        return np.clip(self.found.slack / LITTLE_SLACK, 0.0, 1.0)
-
     def shorten(self, shares: Array) -> None:
         """Take these shares, (f,), of the steps of which nothing is known."""
         found = self.found
@@ -323,17 +318,13 @@ class State:
         blocks.iterate(which, tol, self._most_steps)
         which = np.array([k for k in which.tolist() if k in blocks.ends], dtype=np.intp)
         self.starts |= {k: blocks.ends[k] for k in which.tolist()}
-        own, _, place = blocks.folds.judged(which)
-        worse = ~(blocks.bounds[place] <= np.maximum(self.found.bounds[place], 0.0))
-        which = which[np.bincount(own[worse], minlength=len(which)) == 0]
-        own, _, place = blocks.folds.judged(which)
-        eta, bounds = blocks.eta[place], blocks.bounds[place]
-        finite = which[np.bincount(own[~np.isfinite(bounds)], minlength=len(which)) == 0]
-        ended = set(
-            (finite if self.fit.is_kinked else which).tolist()
-        )  # on the fit's pattern: that must hold
-        ends = {k: SolvedWithout(eta[j], *blocks.ends[k]) for j, k in enumerate(which.tolist()) if k in ended}
-        self._take(place, eta, bounds, ends, stepped=joined(self.found.stepped, finite))
+        folds, better = blocks.folds, blocks.bounds <= np.maximum(self.found.bounds, 0.0)
+        which = folds.of_which_all(which, better)
+        finite = folds.of_which_all(which, np.isfinite(blocks.bounds))
+        ended = finite if self.fit.is_kinked else which  # others may have left the pattern that steps know
+        ends = {k: SolvedWithout(blocks.eta[folds.place(k)][0], *blocks.ends[k]) for k in ended.tolist()}
+        place, stepped = folds.judged(which)[2], joined(self.found.stepped, finite)
+        self._take(place, blocks.eta[place], blocks.bounds[place], ends, stepped=stepped)
 
     def look(self, affordable: float) -> float:
         """Take one round of the iterations for sets that are wanting, if affordable; its seconds."""

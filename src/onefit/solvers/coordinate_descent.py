@@ -178,7 +178,7 @@ def _gap(fit: Fit) -> float:
 
 def _open(fit: Fit) -> tuple[Index, Index]:
     """Coefficients that are in, and those that want to enter, by how much."""
-    l1, _ = fit.fit.strengths
+    l1, _ = fit.strengths
     pull = np.where(fit.coef == 0, np.abs(fit.loss_gradient) / l1, 0.0).ravel()
     wanting = np.flatnonzero(pull > 1.0)
     return np.flatnonzero(fit.coef), wanting[np.argsort(-pull[wanting], kind="stable")]
@@ -293,7 +293,7 @@ def _on_independent_columns(fit: Fit) -> Fit:
     Where no row curves, none is known to: what is straight changes along all combinations.
     """
     support = np.flatnonzero(fit.coef)
-    ridge = np.any(fit.fit.strengths[1])
+    ridge = np.any(fit.strengths[1])
     if not support.size or ridge or fit.problem.is_coupled or not fit.hessian.any():
         return fit
     columns = _linalg.active_columns(fit.problem.X, support)

@@ -23,7 +23,6 @@ from onefit.penalties import Tangent
 from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack, to_first_zero
 
 By: TypeAlias = Callable[[Fit, Tangent], Curvature]
-
 IN_BALANCE = 1e-3 * ON_BOUND  # of a coefficient's gradient, relative to its bound
 UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that is none
 FARTHEST = 1e6  # times their size that linear predictors may move in a step
@@ -151,8 +150,8 @@ def newton_step(
     if not is_fresh:
         contracts = last is not None and _pays(fit, tangent, decrement, last.decrement, enough)
     bend = fit.hessian if is_fresh or last is None else last.bend
-    found = curvature, gradient, direction, decrement, holds, is_fresh, contracts
-    return _Step(orthant, tangent, bend, *found)
+    how = holds, is_fresh, contracts
+    return _Step(orthant, tangent, bend, curvature, gradient, direction, decrement, *how)
 
 
 def _pays(fit: Fit, tangent: Tangent, decrement: float, before: float, enough: float) -> bool:

@@ -52,7 +52,7 @@ def go_together(fit: Fit) -> bool:
     """Whether fits without some rows each go on together from the one with all, by its factor."""
     if fit.is_kinked or not fit.problem.loss.is_smooth or not goes_by_coefficients(fit):
         return False
-    return Seconds.of(fit).factored < PARTS * _apart_cost(fit)
+    return Seconds.of(fit).factored < PARTS * apart_cost(fit)
 
 
 def _factor_free_cost(fit: Fit) -> float:
@@ -61,7 +61,7 @@ def _factor_free_cost(fit: Fit) -> float:
     return min(2.0 * PRODUCTS * takes.product if has_average(fit) else np.inf, takes.singly)
 
 
-def _apart_cost(fit: Fit) -> float:
+def apart_cost(fit: Fit) -> float:
     """Seconds that a fit from one with other rows takes, without a factor where there is a way."""
     takes = Seconds.of(fit)
     return min(_factor_free_cost(fit), takes.by_factor, takes.factored)
@@ -72,7 +72,7 @@ def rough_cost(fit: Fit) -> float:
     if goes_by_column(fit):
         return coordinate_descent.work(fit, fit.tangent.size).seconds
     if not go_together(fit):
-        return _apart_cost(fit)
+        return apart_cost(fit)
     problem, k = fit.problem, max(1, fit.tangent.size)
     stored, outputs = _linalg.as_columns(problem.X).n_stored, problem.n_outputs
     return USUAL_PASSES * Work(2.0 * stored * outputs + float(k) ** 2, 0.0, 1.2 * problem.n * outputs).seconds
@@ -145,11 +145,13 @@ def moved_by_column(start: Fit, rows: Index, little: float) -> Fit:
     """A fit by sharper and sharper steps, until little of the way of some rows is left, as steps shrink.
 
     That tells once they are nearer to the optimum than to the start, by the duality gap: beside a weak
-    penalty the first steps are too blunt to move at all.
+    penalty the first steps are too blunt to move at all.  Coupled outputs, which move in turn, go on until
+    little of the gap is left, too: how they shrink does not tell.
     """
     start = coordinate_descent.levelled(start)
     here = start.eta[rows]
-    before, last, near = here, 0.0, 0.5 * coordinate_descent.gap(start)
+    of_gap = little if start.problem.is_coupled else 0.5
+    before, last, near = here, 0.0, of_gap * coordinate_descent.gap(start)
     sweeps = coordinate_descent.MOST_SWEEPS if start.problem.loss.is_quadratic else SWEEPS
     for _, fit in coordinate_descent.nearer(start, SHARPEST, sweeps):
         way, here = fit.eta[rows] - here, fit.eta[rows]

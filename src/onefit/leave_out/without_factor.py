@@ -162,6 +162,8 @@ def _correction(found: LeftOut, yardstick: Yardstick, known: Array, drawn: Draw,
     weights, losses = yardstick.weights / yardstick.weights.sum(), yardstick.losses(everyone, found.eta)
     mean, error, reach = regression_estimate(losses[drawn.rows], drawn, known, weights)
     finest = resolution(mean, allowed(found, yardstick, 1.0, np.ones(len(losses))))
+    if found.fit.is_kinked:  # fits that end short of where they go
+        error, reach = reach * error + LITTLE * float(weights @ np.abs(losses - known[:, 0])), 1.0
     rows = Drawn(drawn.rows, drawn.probabilities, before)
     return Correction(mean - float(weights @ losses), max(reach * error, finest), 1.0, drawn=rows)
 

@@ -17,6 +17,7 @@ from onefit import _linalg, cost
 from onefit.cost import Work
 from onefit.curvature import CoupledBlock, Curvature, Direction
 from onefit.fit import Fit
+from onefit.numerics import EPS
 from onefit.penalties import Tangent
 from onefit.solvers import newton
 from onefit.solvers.line_search import ROUNDING
@@ -64,8 +65,10 @@ def approach(start: Fit, neighbour: CoupledBlock, near: float) -> Approach:
 
     for _ in range(MOST_STEPS):
         step = newton.newton_step(fit, by=by)
-        if not np.isfinite(step.decrement) or (step.holds and step.decrement > FALLING * last):
+        if not np.isfinite(step.decrement):
             break
+        if step.holds and step.decrement > FALLING * last:
+            return Approach(fit, bool(step.decrement <= EPS * abs(fit.objective)))  # no more than rounding
         is_last = step.decrement <= near**2 * abs(fit.objective)
         fit = newton.move(fit, step, is_last, ROUNDING * abs(fit.objective))
         if is_last:

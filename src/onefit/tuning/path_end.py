@@ -10,10 +10,14 @@ import numpy as np
 
 from onefit.cost import UNNOTICED
 from onefit.curvature.iterated import cost_along_path
+from onefit.leave_out.factor_free import apart_cost
 from onefit.solvers.solve import solve
+from onefit.solvers.truncated import Seconds
 from onefit.tuning.grid import APART, CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING, Grid
 from onefit.tuning.judgement import FIRST, Judgement
 from onefit.tuning.seen_path import SeenPath
+
+FACTORS = 2.0  # that a sample of a fit asks for: its own in double precision, and the forms of all rows
 
 
 @dataclass(eq=False)
@@ -80,7 +84,7 @@ class PathEnd:
         decades = abs(float(np.log10(rest[-1] / self.seen.strengths[-1]))) if rest.size else 0.0
         judging = min(rest.size, np.ceil(decades / max(APART, self.grid.apart)))
         visits = min(rest.size, np.ceil(decades / self.grid.apart)) if self.grid.apart else rest.size
-        fits = cost_along_path(fit, before.coef).times(visits).seconds
+        fits = visits * min(cost_along_path(fit, before.coef).seconds, apart_cost(fit))
         return fits + judging * self._judgement.seconds_at_first(fit)
 
     def _is_wanting(self, place: int, *, is_clear: bool) -> bool:
@@ -107,7 +111,7 @@ class PathEnd:
         """Seconds that the rows take which were not left out in tenths, or those of a sample."""
         known, fit = self.seen.verdicts[place], self.seen.fit(place)
         if known is None or not known.seen:
-            return self._judgement.seconds(fit, FIRST)
+            return FACTORS * Seconds.of(fit).factored + self._judgement.seconds(fit, FIRST)
         return self._judgement.seconds_by_tenths(fit, known)
 
     def _see_more(self, place: int) -> None:

@@ -23,6 +23,7 @@ from onefit.curvature.iterated import Iterated, by_products
 from onefit.curvature.outputs import CoupledBlock, Independent
 from onefit.curvature.primal import OfFactor, Primal
 from onefit.curvature.products import (
+    Counted,
     CoupledProducts,
     Products,
     conjugate_gradients,
@@ -34,6 +35,7 @@ from onefit.curvature.single import CoupledInSingle, InSingle, in_single
 __all__ = [
     "Along",
     "AverageCurvature",
+    "Counted",
     "CoupledBlock",
     "CoupledInSingle",
     "CoupledProducts",

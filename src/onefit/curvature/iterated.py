@@ -28,7 +28,7 @@ from onefit.penalties import Coordinates
 
 PROBES = 64  # of random signs, where the risk is told to a share of its standard error
 FEW_PROBES = 16  # where strengths are compared, all by the same signs
-USUAL_PRODUCTS = 10  # with K that a rough solution takes, about
+USUAL_PRODUCTS = 10.0  # with K that a rough solution takes, about, before any is known
 FAINT = 1e-4  # curvature of a row, relative to the largest, that counts for none
 MEMORY = 12.0  # multiply-adds in a product of matrices that fetching a number of a sparse one takes, about
 PRODUCTS_OF_A_FIT = 100.0  # with K, one direction at a time
@@ -57,6 +57,11 @@ class Iterated(WrappedScalar):
     def condition(self) -> float:
         """At most: its trace, scaled to a unit diagonal, over the least that the penalty adds."""
         return float(len(self.products.diagonal) * np.max(self.products.diagonal / self.products.curved))
+
+    @property
+    def usual_products(self) -> float:
+        """With K, that a solution takes, as far as that has been seen."""
+        return float(np.mean(self.products.taken)) if self.products.taken else USUAL_PRODUCTS
 
     def solve(self, gradient: Direction) -> Direction:
         return self.products.solve(gradient)

@@ -6,7 +6,7 @@ Where X is large and sparse, a factor of K takes far longer than many products w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -122,6 +122,18 @@ def _continue(along: Direction, share: Array, new: Direction) -> None:
         np.add(np.multiply(part, share, out=part), more, out=part)
 
 
+@dataclass
+class Counted:
+    """Products with K, and how many there were."""
+
+    times: Callable[[Direction], Direction]
+    count: int = 0
+
+    def __call__(self, along: Direction) -> Direction:
+        self.count += 1
+        return self.times(along)
+
+
 @dataclass(frozen=True, eq=False)
 class Products:
     """K of one problem, or of several with the same X, by what it makes of directions.
@@ -134,11 +146,14 @@ class Products:
         Second derivatives of the rows of each.
     shares : array of shape () or (f,)
         Factor on the penalty's curvature of each.
+    taken : list of int
+        Products that solutions took so far, one after the other.
     """
 
     fit: Fit
     bends: Array
     shares: Array
+    taken: list[int] = field(default_factory=list)
 
     def times(self, along: Direction) -> Direction:
         """K times a direction, or several along a last axis."""
@@ -186,7 +201,10 @@ class Products:
         return found, near
 
     def _solved(self, rhs: Direction, error: float) -> tuple[Direction, bool]:
-        return conjugate_gradients(self.times, self.scaled, pairing, rhs, error, MOST_PRODUCTS)
+        times = Counted(self.times)
+        found = conjugate_gradients(times, self.scaled, pairing, rhs, error, MOST_PRODUCTS)
+        self.taken.append(times.count)
+        return found
 
     def _roughly(self, rhs: Direction, error: float) -> tuple[Direction, bool]:
         """In single precision, which halves what is fetched; what is left of the gradient shows rounding."""
@@ -203,7 +221,7 @@ class Products:
         fit, (bends, shares) = self.fit, _in_single(self.bends, self.shares)
         problem = replace(fit.problem, X=fit.problem.X.astype(np.float32))
         own = Fit(problem, fit.coef, fit.intercept).known(tangent=fit.tangent)
-        return Products(own, bends, shares)
+        return Products(own, bends, shares, self.taken)
 
     def _of_some(self, which: slice) -> Products:
         """Of some of the problems, or the only one."""

@@ -24,7 +24,7 @@ from onefit._typing import Array, Design, Index, Mask, Sets
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, Iterated, Products, factor
 from onefit.curvature.base import IN_CACHE
-from onefit.curvature.iterated import USUAL_PRODUCTS, product_cost
+from onefit.curvature.iterated import product_cost
 from onefit.fit import Fit
 from onefit.leave_out.prove import concordance
 from onefit.leave_out.vertex import held_up_to
@@ -69,9 +69,9 @@ def goes_by_coefficients(fit: Fit) -> bool:
     return tall and large and bool(concordance(fit))
 
 
-def chord_by_products(fit: Fit) -> Work:
+def chord_by_products(fit: Fit, estimate: Iterated) -> Work:
     """What a row takes by repeated steps of conjugate gradients, about."""
-    return product_cost(fit).times(USUAL_STEPS * USUAL_PRODUCTS)
+    return product_cost(fit).times(USUAL_STEPS * estimate.usual_products)
 
 
 class Point(NamedTuple):

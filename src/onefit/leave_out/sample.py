@@ -32,8 +32,10 @@ from onefit.leave_out.draws import (
 from onefit.leave_out.lengths import FARTHEST, LONGEST, cost_of_lengths, farthest, step_lengths
 from onefit.leave_out.probed import doubt_of_probes, sharpened
 from onefit.leave_out.result import Correction, Drawn, LeftOut
+from onefit.leave_out.ways import cost_of_chords
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import CONFIDENCE, TINY, UNRELIABLE, resolution
+from onefit.solvers.truncated import Seconds
 
 if TYPE_CHECKING:
     from onefit.leave_out.stages import State
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 FEWEST = 30  # sets that tell the error of a sample
 LARGER = 4  # times, at most, before it is looked at again: its error is told roughly, mostly too large
 SPARED = 2 * FEWEST  # rows that the lengths of steps spare, about: what was thought of a sample is far more
+FACTORS = 2.0  # that a beginning with a factor takes: it, and the forms of all rows
 SHARES = 11  # of a step, between which one is chosen
 
 
@@ -90,7 +93,7 @@ def _grown(part: _Part, lots: Array, room: float, most: int) -> _Grown:
         if m > most:  # as many as can be afforded, or as few as will do
             m = max(most, part.enough(off, UNRELIABLE / state.max_error * room))
         m = max(fewest, m if look == LOOKS - 2 else min(m, LARGER * fewest))
-        if m >= MOST * part.frame.size:
+        if m >= MOST * part.frame.size or part.asks_for_factor(m):
             return _Grown(found, room, True)
     part, drawn, room = part.drawn(m, lots[-1], room)
     return _Grown(part.correction(drawn), room)
@@ -214,6 +217,12 @@ class _Part(NamedTuple):
     def each(self) -> float:
         """Seconds that a set takes, about: by a solver where it was iterated before."""
         return self.state.stages()[-1 if self._iterated.all() else 0].each.seconds
+
+    def asks_for_factor(self, m: int) -> bool:
+        """Whether so many sets, which estimates leave open, take less with a factor."""
+        fit = self.state.fit
+        by_factor = FACTORS * Seconds.of(fit).factored + m * cost_of_chords(fit, None).seconds
+        return self.state.estimate is not None and m * self.each > by_factor
 
     @property
     def _iterated(self) -> Mask:

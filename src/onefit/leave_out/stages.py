@@ -259,7 +259,7 @@ class State:
     def _ways(self) -> list[tuple[Work, Way]]:
         is_open = (self.step is not None or self.blocks is not None) and not self._is_blind
         closed = () if is_open else (Way.ITERATE, Way.LEAD, Way.FINER, Way.REPEAT)
-        by_products = None if self.estimate is None else chord_by_products(self.fit)
+        by_products = None if self.estimate is None else chord_by_products(self.fit, self.estimate)
         return [one for one in ways(self.fit, self.sets, by_products) if one[1] not in closed]
 
     def stages(self) -> list[Stage]:

@@ -19,6 +19,7 @@ from onefit import _linalg, cost
 from onefit._typing import Array
 from onefit.cost import Work
 from onefit.curvature import (
+    Counted,
     CoupledBlock,
     CoupledProducts,
     Curvature,
@@ -209,7 +210,7 @@ def _conjugate(
     fit: Fit, gradient: Direction, roughly: Direction, solve: Solve, loosely: float, most: float
 ) -> tuple[Direction, int]:
     """Minus K⁻¹ gradient, to an error of ``loosely`` in the norm of the preconditioner; and the products."""
-    X, times = fit.problem.X, _Counted(_products(fit))
+    X, times = fit.problem.X, Counted(_products(fit))
     is_plain = _linalg.has_columns(X)
     found, _ = conjugate_gradients_of_one(
         times,
@@ -236,18 +237,6 @@ def _products(fit: Fit) -> Solve:
 def _paired(one: Direction, other: Direction) -> Array:
     """Inner product of a direction and a gradient, of columns."""
     return np.asarray(np.vdot(one.coef, other.coef) + np.vdot(one.intercept, other.intercept))
-
-
-@dataclass
-class _Counted:
-    """Products with K, and how many there were."""
-
-    times: Solve
-    count: int = 0
-
-    def __call__(self, along: Direction) -> Direction:
-        self.count += 1
-        return self.times(along)
 
 
 def _moved(fit: Fit, direction: Direction, decrement: float) -> Fit | None:

@@ -68,10 +68,16 @@ def test_they_pay_where_forms_of_many_outputs_or_patterns_take_long():
     assert not pay_roughly(solve(single).fit, _folds(120))
 
 
-def test_several_classes_with_kinks_have_to_be_solved():
+def test_where_columns_cannot_move_one_at_a_time_sets_have_to_be_solved():
     X, y = _classes(0)
-    fit = solve(Fit.at_start(Problem(Multinomial(6), L1(3.0), X, y, np.ones(len(y)), np.ones(6, bool)))).fit
-    assert have_to_be_solved(fit, _folds(len(y)))
+    free = L1(np.r_[0.0, np.full(X.shape[1] - 1, 3.0)])  # a column without a kink
+
+    def fit_at(penalty):
+        problem = Problem(Multinomial(6), penalty, X, y, np.ones(len(y)), np.ones(6, bool))
+        return solve(Fit.at_start(problem)).fit
+
+    assert have_to_be_solved(fit_at(free), _folds(len(y)))
+    assert not have_to_be_solved(fit_at(L1(3.0)), _folds(len(y)))
     assert not have_to_be_solved(_several(1.0), _folds(len(y)))
 
 
@@ -80,7 +86,7 @@ def _two_classes():
     return X, y.astype(float)
 
 
-@pytest.mark.parametrize(("c", "l1_ratio"), [(6, 0.0), (2, 1.0)])
+@pytest.mark.parametrize(("c", "l1_ratio"), [(6, 0.0), (2, 1.0), (6, 1.0)])
 def test_the_choice_is_that_of_optima_and_its_risk_is_exact(c, l1_ratio, monkeypatch):
     X, y = _classes(5, n=120, p=30 if c == 6 else 150, c=c)
     rough = LogisticLOO(cv=5, l1_ratio=l1_ratio).fit(X, y)
@@ -90,4 +96,5 @@ def test_the_choice_is_that_of_optima_and_its_risk_is_exact(c, l1_ratio, monkeyp
     assert rough.best_score_ == pytest.approx(exact.best_score_, rel=1e-3)
     assert "rough" in rough.guarantee_path_
     shared = min(len(rough.risk_path_), len(exact.risk_path_))
-    np.testing.assert_allclose(rough.risk_path_[:shared], exact.risk_path_[:shared], rtol=0.01)
+    near = exact.risk_path_[:shared] < 2.0 * exact.risk_path_.min()  # far off nobody chooses
+    np.testing.assert_allclose(rough.risk_path_[:shared][near], exact.risk_path_[:shared][near], rtol=0.01)

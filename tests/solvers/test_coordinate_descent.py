@@ -51,8 +51,8 @@ def test_it_comes_near_the_optimum(loss, penalty, weighted, intercept, sparse):
 @pytest.fixture
 def steps(monkeypatch):
     """Newton steps that were taken, one entry each; there is no quadratic program."""
-    taken, step = [], newton._newton_step
-    monkeypatch.setattr(newton, "_newton_step", lambda fit, *rest: taken.append(fit) or step(fit, *rest))
+    taken, step = [], newton.newton_step
+    monkeypatch.setattr(newton, "newton_step", lambda fit, *rest: taken.append(fit) or step(fit, *rest))
     monkeypatch.delattr(path.quadratic_program, "solve")
     return taken
 

@@ -85,7 +85,7 @@ def test_a_coefficient_next_to_zero_does_not_stop_the_others():
     pull = np.array([0.406, 0.39])  # the gradient, of which Newton's step is (-1, 0.6)
     y = X @ coef - np.linalg.solve(X.T, pull - 0.1)
     fit = Fit(Problem(Squared(), L1(0.1), X, y, np.ones(2), np.array(False)), coef, np.array(0.0))
-    step = newton._newton_step(fit, None)
+    step = newton.newton_step(fit, None)
     assert_allclose(step.direction.coef, [-1.0, 0.6], rtol=1e-9)
     moved = newton._line_search(fit, step, step.curvature.predict(step.direction))
     assert moved.coef[0] == 0.0
@@ -419,20 +419,20 @@ def _beyond(problem, fits, order):
 def test_where_factors_cost_little_steps_have_their_own(monkeypatch):
     def taken(step, seconds):
         steps = []
-        monkeypatch.setattr(newton, "_newton_step", lambda *given: steps.append(step(*given)) or steps[-1])
+        monkeypatch.setattr(newton, "newton_step", lambda *given: steps.append(step(*given)) or steps[-1])
         monkeypatch.setattr(newton.cost, "PER_FLOP", seconds)
         for problem in path_of_classes(30):
             newton.solve(Fit.at_start(problem))
         return len(steps), sum(one.is_fresh for one in steps)
 
-    (steps, factors), (more, fewer) = (taken(newton._newton_step, one) for one in (1e-10, 1.0))
+    (steps, factors), (more, fewer) = (taken(newton.newton_step, one) for one in (1e-10, 1.0))
     assert steps < more
     assert factors > fewer
 
 
 def test_a_step_that_ends_at_the_optimum_is_followed_by_a_factor_of_its_own(monkeypatch):
-    points, step = [], newton._newton_step
-    monkeypatch.setattr(newton, "_newton_step", lambda fit, *given: points.append(fit) or step(fit, *given))
+    points, step = [], newton.newton_step
+    monkeypatch.setattr(newton, "newton_step", lambda fit, *given: points.append(fit) or step(fit, *given))
     problems = list(path_of_classes(30))
     for problem in problems:
         newton.solve(Fit.at_start(problem))

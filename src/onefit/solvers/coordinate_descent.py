@@ -134,8 +134,8 @@ def _stepping(start: Fit, sweeps: int) -> Callable[[Fit, float], Fit]:
 def _in_turn(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
     """A step of each of the coupled outputs, and of what they share."""
     for k in range(fit.problem.n_outputs):
-        own = model_minimum(model_of(fit, k), X, error, sweeps)
-        fit = toward(fit, with_output(fit, k, own))
+        moved = with_output(fit, k, model_minimum(model_of(fit, k), X, error, sweeps))
+        fit = moved if moved.objective <= fit.objective else toward(fit, moved)
     return shifted(fit)
 
 

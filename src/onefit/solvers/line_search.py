@@ -110,7 +110,7 @@ def toward(fit: Fit, target: Fit) -> Fit:
 
     def at(length: float) -> Fit:
         if length == 1.0:
-            return target
+            return fit.moved(target.coef, target.intercept)
         return fit.moved(fit.coef + length * coef, fit.intercept + length * level)
 
     return falls_along(fit, at, 0.0) or fit

@@ -22,7 +22,7 @@ from onefit.solvers.path import approached
 from onefit.solvers.solve import solve
 from onefit.solvers.truncated import PRODUCTS, ROUGH, Seconds
 
-DEARER = 20.0  # times that a factor must take longer than fits without one: what these tell is rougher
+DEARER = 2.0  # times that a factor must take longer than fits without one: what these tell is rougher
 LITTLE = 0.05  # of the way of predictors, that may be left: in the mean loss it is far less than rows differ
 SHARPEST = 1e-8  # error of steps that they may still wait for
 SWEEPS = 100  # of a step, at most, where the next one has a better model

@@ -22,7 +22,9 @@ from onefit.solvers.path import approached
 from onefit.solvers.solve import solve
 from onefit.solvers.truncated import PRODUCTS, ROUGH, Seconds
 
-DEARER = 2.0  # times that a factor must take longer than fits without one: what these tell is rougher
+# Times that a factor must take longer than fits without one: what these tell is rougher.  Of one output it is
+# made in single precision from products of the rows that all strengths share, in a fifth of what is told.
+DEARER, DEARER_OF_SEVERAL = 20.0, 2.0
 LITTLE = 0.05  # of the way of predictors, that may be left: in the mean loss it is far less than rows differ
 SHARPEST = 1e-8  # error of steps that they may still wait for
 SWEEPS = 100  # of a step, at most, where the next one has a better model
@@ -40,7 +42,8 @@ def parts_of(n: int) -> list[Index]:
 
 def is_dear_to_factor(fit: Fit, fits: int) -> bool:
     """Whether a factor of K, and with it a step for every row, takes far longer than so many fits without."""
-    return Seconds.of(fit).factored > DEARER * fits * _factor_free_cost(fit)
+    times = DEARER_OF_SEVERAL if fit.problem.is_coupled else DEARER
+    return Seconds.of(fit).factored > times * fits * _factor_free_cost(fit)
 
 
 def goes_by_column(fit: Fit) -> bool:

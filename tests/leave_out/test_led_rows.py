@@ -70,11 +70,11 @@ def test_it_is_among_the_ways():
 
 
 @pytest.mark.usefixtures("led")
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("strength", [0.05, 0.6])
+@pytest.mark.parametrize(
+    ("intercept", "weighted", "strength"), [(True, False, 0.6), (False, True, 0.6), (True, True, 0.05)]
+)
 def test_the_mean_is_within_its_error(intercept, weighted, strength):
-    fit = fit_at(intercept=intercept, weighted=weighted, strength=strength)
+    fit = fit_at(n=120, intercept=intercept, weighted=weighted, strength=strength)
     weights = fit.problem.weights
     judge = yardstick(LogLoss(np.arange(C)), fit.problem.y, weights)
     everyone = np.arange(fit.problem.n)
@@ -107,11 +107,10 @@ def test_refits_of_sets_may_go_by_the_factor():
         assert_allclose(np.diff(led_to[k].eta), np.diff(one.eta), atol=1e-8)
 
 
-@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("store", "weighted"), [(np.asarray, False), (sp.csr_array, True)])
 def test_columns_tell_the_mean_where_a_factor_is_dear(store, weighted, monkeypatch):
     monkeypatch.setattr(without_factor, "FACTORS", np.inf)
-    fit = fit_at(n=260, p=80, strength=1.0, store=store, weighted=weighted)
+    fit = fit_at(n=150, p=50, strength=1.0, store=store, weighted=weighted)
     weights = fit.problem.weights
     judge = yardstick(LogLoss(np.arange(C)), fit.problem.y, weights)
     everyone = np.arange(fit.problem.n)

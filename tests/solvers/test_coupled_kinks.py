@@ -110,7 +110,7 @@ def test_a_factor_leads_to_the_optimum_without_a_row(penalty, weighted, intercep
         Fit.at_start(drawn(penalty, weighted=weighted, intercept=intercept, sparse=sparse))
     ).fit
     curvature, changed = factor(fit), 0
-    for row in np.flatnonzero(fit.problem.weights)[:20].tolist():
+    for row in np.flatnonzero(fit.problem.weights)[:8].tolist():
         start = Fit(fit.problem.without(row), fit.coef, fit.intercept)
         near = on_pattern.approach(start, curvature, 1e-8)
         exact = newton.solve(start).fit

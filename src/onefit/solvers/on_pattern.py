@@ -21,7 +21,7 @@ from onefit.numerics import EPS
 from onefit.penalties import Tangent
 from onefit.solvers import newton
 from onefit.solvers.line_search import ROUNDING
-from onefit.solvers.truncated import FALLING, Approach, Solve, answered, by_diagonal
+from onefit.solvers.truncated import FALLING, Approach, Solve, answered, diagonal
 
 PRODUCTS = 12  # with K that a step takes, about
 CALLS = 60.0  # around each
@@ -102,14 +102,16 @@ class LedByNeighbour(CoupledBlock):
 
     @cached_property
     def _scaled(self) -> Solve:
-        alone, lead = by_diagonal(self._here), self.neighbour.roughly
-        own = self.tangent.support
+        own, lead = self.tangent.support, self.neighbour.roughly
         new = own & ~self.neighbour.tangent.support
+        entering = np.flatnonzero(new.any(axis=1))
+        alone = np.full(own.shape, np.inf)
+        if entering.size:
+            alone[entering] = np.where(new[entering], diagonal(self._here, entering), np.inf)
 
         def about(gradient: Direction) -> Direction:
-            held = Direction(np.where(own, gradient.coef, 0.0), gradient.intercept)
-            shared, rest = lead.solve(held), alone(held)
-            return Direction(np.where(new, rest.coef, np.where(own, shared.coef, 0.0)), shared.intercept)
+            shared = lead.solve(Direction(np.where(own, gradient.coef, 0.0), gradient.intercept))
+            return Direction(np.where(own, shared.coef, 0.0) + gradient.coef / alone, shared.intercept)
 
         return about
 

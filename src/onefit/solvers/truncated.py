@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from onefit import _linalg, cost
-from onefit._typing import Array
+from onefit._typing import Array, Index
 from onefit.cost import Work
 from onefit.curvature import (
     Counted,
@@ -118,13 +118,21 @@ class Seconds(NamedTuple):
 
 def by_diagonal(fit: Fit) -> Solve:
     """Each coefficient on its own, by the diagonal of K."""
-    rows, d = _linalg.as_columns(fit.problem.X), np.maximum(_linalg.row_diagonals(fit.hessian), 0.0)
-    squares = [rows.column_squares(own, None) for own in d.reshape(len(d), -1).T]
-    columns = np.stack(squares, axis=-1).reshape(fit.coef.shape) + fit.tangent.hessian
-    columns = np.where(fit.tangent.support, np.where(columns > 0, columns, 1.0), np.inf)
+    d = np.maximum(_linalg.row_diagonals(fit.hessian), 0.0)
+    columns = np.where(fit.tangent.support, diagonal(fit, None), np.inf)
     total = np.where(fit.problem.intercept, d.sum(axis=0), 0.0)
     levels = np.where(total > 0, total, np.inf)
     return lambda gradient: Direction(gradient.coef / columns, gradient.intercept / levels)
+
+
+def diagonal(fit: Fit, columns: Index | None) -> Array:
+    """Of K, for the coefficients of some columns: (k,) or (k, c), one where that is zero."""
+    d = np.maximum(_linalg.row_diagonals(fit.hessian), 0.0)
+    rows = _linalg.as_columns(_linalg.active_columns(fit.problem.X, columns))
+    squares = [rows.column_squares(own, None) for own in d.reshape(len(d), -1).T]
+    ridge = fit.tangent.hessian if columns is None else fit.tangent.hessian[columns]
+    found = np.stack(squares, axis=-1).reshape(ridge.shape) + ridge
+    return np.where(found > 0, found, 1.0)
 
 
 @dataclass

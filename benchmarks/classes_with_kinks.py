@@ -26,7 +26,6 @@ from hundreds_of_columns import SHAPES, columns, measured, response
 from matrix import Sample, many_classes, parted
 
 WORDS = "300 x 1000 words"
-SHAPES[WORDS] = (300, 1000)
 
 
 def shipped(load: Callable[..., Any]) -> Sample:

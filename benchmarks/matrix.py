@@ -255,7 +255,7 @@ def elastic_net(X: Any, y: np.ndarray) -> tuple[Any, Any]:
 def logistic(ratio: float, _X: Any, y: np.ndarray) -> tuple[Any, Any]:
     """Ten strengths, ℓ2 or ℓ1, by the solvers of theirs that take least of those that can."""
     Cs = np.logspace(-3, 2, 10) if ratio else np.logspace(-4, 4, 10)
-    of_kinks = "liblinear" if y.max() == 1 else "saga"
+    of_kinks = "liblinear" if len(np.unique(y)) == 2 else "saga"
     theirs = LogisticRegressionCV(
         Cs=Cs,
         cv=5,

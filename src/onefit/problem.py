@@ -278,6 +278,11 @@ class Problem:
         return own if isinstance(self.loss, Squared) else None
 
     @property
+    def has_free_shift(self) -> bool:
+        """Whether a constant added to all intercepts changes nothing."""
+        return self.loss.ignores_shifts and bool(self.intercept.all())
+
+    @property
     def known_inner(self) -> InnerProducts | None:
         """Inner products of the rows, if they were given and are still those of these rows."""
         return self.inner if self.inner is not None and self.inner.X is self.X else None

@@ -109,6 +109,8 @@ class AverageCurvature:
         coef = self.columns @ along @ self.outputs.T
         levels = (self.levels * (gradient.intercept @ self.outputs)) @ self.outputs.T
         levels = levels - self.means @ coef
+        if self.fit.problem.has_free_shift:
+            levels = levels - levels.mean()
         if span is not None:  # beside the span the ridge is all there is
             ridge = self.fit.tangent.hessian.flat[0]
             coef = span.coefficients(coef - own / ridge) + whole / ridge

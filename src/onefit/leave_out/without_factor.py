@@ -33,18 +33,18 @@ from onefit.leave_out.factor_free import (
 )
 from onefit.leave_out.parts import FIRST
 from onefit.leave_out.refit import refit_cost
-from onefit.leave_out.regression import regression_estimate
+from onefit.leave_out.regression import ENOUGH, regression_estimate
 from onefit.leave_out.result import Correction, Drawn, LeftOut, SolvedWithout
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import UNRELIABLE, resolution
-from onefit.solvers.truncated import Seconds, answered, approach, by_diagonal
+from onefit.solvers.truncated import ROUGH, Seconds, answered, approach, by_diagonal
 
 FACTORS_HELD = 4.0  # matrices as large as K that have to fit
 MARGIN = 1.2  # for an error that is known roughly
 FACTORS = 2.0  # times a factor that its inverse, the forms of all rows and steps from these take, about
-A_ROW = 0.8  # of a fit from its neighbour's, by products
-SHARE = 0.125  # of the rows, that tell the mean of the others
-CLOSELY = 1e-4  # root of the decrement of a row, as ``truncated.approach`` takes it
+TRIED = 3  # rows that tell what others take
+BESIDE = 4.0  # products with K, about as long as which the rest of a row's steps takes
+SHARE = 0.25  # of the rows, that tell the mean of the others where no step of theirs is known
 LITTLE = 0.01  # of the way of a row's predictors that may be left, where columns move one at a time
 LENGTHS = np.geomspace(0.5, 8.0, 17)  # of steps by the average curvature, which is too stiff for most rows
 PROBES = 16  # that tell leverages
@@ -52,30 +52,8 @@ LOOSELY = 0.03  # error of what they are multiplied by, relative
 
 
 def goes_without_factor(fit: Fit) -> bool:
-    """Whether tenths and a sample of rows take less than a factor and what is done with it.
-
-    Where penalties have kinks that is also to solve anew for rows without which the pattern is another.
-    """
-    if not fit.problem.is_coupled or fit.problem.n <= FIRST or (fit.is_kinked and not goes_by_column(fit)):
-        return False
-    by_factor = FACTORS * Seconds.of(fit).factored
-    if fit.is_kinked:
-        by_factor += _rows_of_sample(fit) * refit_cost(fit).seconds
-    return PARTS * rough_cost(fit) + _seconds(fit) < by_factor
-
-
-def _rows_of_sample(fit: Fit) -> float:
-    return max(FIRST, SHARE * fit.problem.n)
-
-
-def _seconds(fit: Fit) -> float:
-    """What a sample of rows takes, about."""
-    rows = _rows_of_sample(fit) * _seconds_of_a_row(fit)
-    return rows if fit.is_kinked else rows + PROBES * Seconds.of(fit).singly
-
-
-def _seconds_of_a_row(fit: Fit) -> float:
-    return rough_cost(fit) if fit.is_kinked else A_ROW * Seconds.of(fit).singly
+    """Whether tenths and a sample of rows take less than a factor and what is done with it."""
+    return RowsAlone.where_they_pay(fit) is not None
 
 
 def told_without_factor(
@@ -102,13 +80,14 @@ def told_without_factor(
     of_mean : bool, default False
         Whether an error that needs no warning will do, where less takes more than users mind.
     """
-    if yardstick is None or not 0 < max_error < np.inf or not goes_without_factor(fit):
+    rows = RowsAlone.where_they_pay(fit) if yardstick is not None and 0 < max_error < np.inf else None
+    if rows is None or yardstick is None:
         return None
     without = np.full(fit.eta.shape, np.nan) if apart is None else apart.copy()
     complete(without, fit, None, parts_of(fit.problem.n))
-    known, rows = _covariates(fit, yardstick, without), RowsAlone(fit)
+    known = _covariates(rows, yardstick, without)
     order = np.random.default_rng(0).permutation(np.flatnonzero(yardstick.weights > 0))
-    m, most = FIRST, len(order) if fit.is_kinked else max(FIRST, int(MOST * len(order)))
+    m, most = min(FIRST, ENOUGH * known.shape[1]), len(order) if fit.is_kinked else int(MOST * len(order))
     for _ in range(LOOKS):
         drawn = np.sort(order[: min(m, most)])
         eta = rows.taken(without, drawn)
@@ -116,7 +95,7 @@ def told_without_factor(
         chance = np.full(len(drawn), len(drawn) / len(order))
         told = _correction(found, yardstick, known, Draw(drawn, chance), without)
         off = told.error / allowed(found, yardstick, 1.0, np.ones(len(eta)))
-        wanted = _enough(fit, off, m, (max_error, max(max_error, UNRELIABLE * of_mean)))
+        wanted = rows.enough(off, m, (max_error, max(max_error, UNRELIABLE * of_mean)))
         m = min(wanted, len(order))
         if m <= len(drawn):
             break
@@ -125,35 +104,32 @@ def told_without_factor(
     return replace(found, correction=told, solved=rows.solved, stepped=drawn)
 
 
-def _enough(fit: Fit, error: float, m: int, errors: Sequence[float]) -> int:
-    """Rows for one of some errors of the mean, in standard errors, where m rows have left another one.
-
-    For the first of them that takes no more than users mind, or else the last.
-    """
-    for wanted in errors:
-        more = max(2 * m, int(MARGIN * m * (error / wanted) ** 2)) if error > wanted else m
-        if _seconds_of_a_row(fit) * (more - m) <= UNMINDED:
-            break
-    return more
-
-
 def _holds_factor(fit: Fit) -> bool:
     """Whether there is memory for K, its factor and its inverse."""
     return FACTORS_HELD * 8.0 * float(coordinates(fit)) ** 2 < memory()
 
 
-def _covariates(fit: Fit, yardstick: Yardstick, without: Array) -> Array:
-    """Losses of all rows in the fit, without their tenths, and after steps by the average curvature.
-
-    Steps are as long as makes rows lose on average what they do without their tenths.
-    """
+def _covariates(rows: RowsAlone, yardstick: Yardstick, without: Array) -> Array:
+    """Losses of all rows in the fit, without tenths and after steps; and which output each pulls up."""
+    fit = rows.fit
     everyone = np.arange(fit.problem.n)
+    pulled = fit.gradient.argmin(axis=1)
     known = [yardstick.losses(everyone, eta) for eta in (fit.eta, without)]
-    if has_average(fit) and cost_of_average(fit).seconds < _seconds(fit):
-        step, mean = step_by_average(fit) - fit.eta, yardstick.weights @ known[1]
-        lost = [yardstick.losses(everyone, fit.eta + length * step) for length in LENGTHS]
-        known.append(min(lost, key=lambda own: abs(float(yardstick.weights @ own - mean))))
-    return np.column_stack(known)
+    if has_average(fit) and cost_of_average(fit).seconds < rows.many * rows.seconds_each:
+        step = step_by_average(fit) - fit.eta
+        known.append(_as_long_as_tenths(fit, yardstick, step, known[1], pulled))
+    return np.column_stack([*known, pulled[:, None] == np.unique(pulled)[1:]])
+
+
+def _as_long_as_tenths(fit: Fit, yardstick: Yardstick, step: Array, tenths: Array, pulled: Index) -> Array:
+    """Losses after steps of such lengths that each class loses on average what it does without its tenths."""
+    everyone, lengths = np.arange(len(step)), np.ones(len(step))
+    lost = np.array([yardstick.losses(everyone, fit.eta + length * step) for length in LENGTHS])
+    for k in np.unique(pulled):
+        of_class = pulled == k
+        own = np.where(of_class, yardstick.weights, 0.0)
+        lengths[of_class] = np.interp(own @ tenths, np.maximum.accumulate(lost @ own), LENGTHS)
+    return yardstick.losses(everyone, fit.eta + lengths[:, None] * step)
 
 
 def _correction(found: LeftOut, yardstick: Yardstick, known: Array, drawn: Draw, before: Array) -> Correction:
@@ -173,6 +149,53 @@ class RowsAlone:
 
     def __init__(self, fit: Fit) -> None:
         self.fit, self._solve, self.solved = fit, by_diagonal(fit), dict[int, SolvedWithout]()
+        self._products = 0  # with K, that these took
+
+    @classmethod
+    def where_they_pay(cls, fit: Fit) -> RowsAlone | None:
+        """Them where tenths and a sample of rows take less than a factor and what is done with it.
+
+        Where penalties have kinks that is also to solve anew for rows without which the pattern is another;
+        without kinks some rows are tried.
+        """
+        n, by_factor = fit.problem.n, FACTORS * Seconds.of(fit).factored
+        if not fit.problem.is_coupled or n <= FIRST or (fit.is_kinked and not goes_by_column(fit)):
+            return None
+        rows = cls(fit)
+        if fit.is_kinked:
+            by_factor += rows.many * refit_cost(fit).seconds
+        elif rows.seconds < by_factor:
+            rows.taken(fit.eta, np.random.default_rng(0).choice(n, TRIED, replace=False))
+        return rows if rows.seconds < by_factor else None
+
+    @property
+    def many(self) -> float:
+        """How many tell the mean where no step of theirs predicts what they lose, about."""
+        return max(FIRST, SHARE * self.fit.problem.n)
+
+    @property
+    def seconds(self) -> float:
+        """What tenths and a sample of rows take, about."""
+        return (PARTS + (self.many if self.fit.is_kinked else PROBES + FIRST)) * self.seconds_each
+
+    @property
+    def seconds_each(self) -> float:
+        """What a row takes, about: as those before it."""
+        if self.fit.is_kinked:
+            return rough_cost(self.fit)
+        products = self._products / len(self.solved) if self.solved else 0.0
+        return (BESIDE + products) * Seconds.of(self.fit).product
+
+    def enough(self, error: float, m: int, errors: Sequence[float]) -> int:
+        """Rows for one of some errors of the mean, in standard errors, where m rows have left another one.
+
+        For the first of them that takes no more than users mind, or else the last.
+        """
+        for wanted in errors:
+            more = max(2 * m, int(MARGIN * m * (error / wanted) ** 2)) if error > wanted else m
+            if self.seconds_each * (more - m) <= UNMINDED:
+                break
+        return more
 
     def taken(self, eta: Array, which: Index) -> Array:
         """Predictors, those of some rows by fits without them."""
@@ -182,7 +205,8 @@ class RowsAlone:
             if goes_by_column(start):
                 near = moved_by_column(start, np.array([i]), LITTLE)
             else:
-                near = approach(start, self._solve, CLOSELY).fit
+                near, _, _, products = approach(start, self._solve, ROUGH)
+                self._products += products
             self.solved[i] = SolvedWithout(near.eta[i], near.coef, near.intercept)
         for i, one in self.solved.items():
             found[i] = one.eta

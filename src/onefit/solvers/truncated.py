@@ -117,12 +117,20 @@ class Seconds(NamedTuple):
 
 
 def by_diagonal(fit: Fit) -> Solve:
-    """Each coefficient on its own, by the diagonal of K."""
+    """Each coefficient on its own, by the diagonal of K; what nothing curves stays as it is."""
     d = np.maximum(_linalg.row_diagonals(fit.hessian), 0.0)
     columns = np.where(fit.tangent.support, diagonal(fit, None), np.inf)
     total = np.where(fit.problem.intercept, d.sum(axis=0), 0.0)
     levels = np.where(total > 0, total, np.inf)
-    return lambda gradient: Direction(gradient.coef / columns, gradient.intercept / levels)
+    if not fit.problem.has_free_shift:
+        return lambda gradient: Direction(gradient.coef / columns, gradient.intercept / levels)
+    curved = fit.tangent.hessian.any(axis=1, keepdims=True)
+
+    def without_shifts(gradient: Direction) -> Direction:
+        coef, level = gradient.coef / columns, gradient.intercept / levels
+        return Direction(coef - np.where(curved, 0.0, coef.mean(axis=1, keepdims=True)), level - level.mean())
+
+    return without_shifts
 
 
 def diagonal(fit: Fit, columns: Index | None) -> Array:

@@ -15,7 +15,7 @@ from onefit.metrics import LogLoss
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
-from onefit.solvers import newton, truncated
+from onefit.solvers import newton, path, truncated
 from onefit.solvers.path import approached, newton_path
 from onefit.solvers.solve import solve
 from onefit.tuning.from_below import from_below, is_bounded_from_below
@@ -146,3 +146,25 @@ def test_strengths_that_are_out_of_reach_are_not_factored():
         assert risks[j] > risks[best]
         assert walk.seen.risks[j] == pytest.approx(risks[j], rel=0.05)
         assert not walk.seen.bracketed[j].curvature.is_factored
+
+
+def test_the_diagonal_goes_first_where_it_takes_less_than_an_average_takes_to_be_made(monkeypatch):
+    start = Fit.at_start(problem_at(1e3, n=250, p=300))
+    assert truncated.products_by_average(start, None) > 0
+    made = []
+
+    class Seen(AverageCurvature):
+        @classmethod
+        def by_curved_rows(cls, fit):
+            made.append(fit)
+            return AverageCurvature.by_curved_rows(fit)
+
+    monkeypatch.setattr(path, "AverageCurvature", Seen)
+    near = approached(start, near=truncated.ROUGH)
+    assert near.is_there
+    assert not made
+    hard = Fit.at_start(problem_at(1e-2, n=250, p=300, size=12.0))
+    approached(hard)
+    assert made[0].objective < hard.objective  # which goes on from where the diagonal led
+    optimum = newton.solve(hard).fit
+    assert solve(hard).fit.objective == pytest.approx(optimum.objective, rel=1e-9)

@@ -15,7 +15,7 @@ from onefit.metrics import LogLoss
 from onefit.penalties import ElasticNet
 from onefit.problem import Problem
 from onefit.risk.judging import yardstick
-from onefit.solvers import on_pattern
+from onefit.solvers import on_pattern, truncated
 from onefit.solvers.solve import solve
 
 C = 3
@@ -109,7 +109,7 @@ def test_refits_of_sets_may_go_by_the_factor():
 
 @pytest.mark.parametrize(("store", "weighted"), [(np.asarray, False), (sp.csr_array, True)])
 def test_columns_tell_the_mean_where_a_factor_is_dear(store, weighted, monkeypatch):
-    monkeypatch.setattr(without_factor, "FACTORS", np.inf)
+    monkeypatch.setattr(truncated, "FACTORS", np.inf)
     fit = fit_at(n=150, p=50, strength=1.0, store=store, weighted=weighted)
     weights = fit.problem.weights
     judge = yardstick(LogLoss(np.arange(C)), fit.problem.y, weights)

@@ -11,12 +11,15 @@ import scipy.sparse as sp
 import onefit
 from onefit.fit import Fit
 from onefit.leave_out import leave_out, without_factor
+from onefit.leave_out.factor_free import complete, parts_of
 from onefit.leave_out.refit import without
+from onefit.leave_out.rows_alone import RowsAlone
 from onefit.losses import Logistic, Multinomial
 from onefit.metrics import LogLoss
 from onefit.penalties import L2
 from onefit.problem import Problem
 from onefit.risk.judging import yardstick
+from onefit.solvers import truncated
 from onefit.solvers.solve import solve
 
 C = 3
@@ -39,7 +42,7 @@ def yardstick_of(fit):
 @pytest.fixture
 def cheap(monkeypatch):
     """Products take next to nothing beside a factor."""
-    monkeypatch.setattr(without_factor, "FACTORS", np.inf)
+    monkeypatch.setattr(truncated, "FACTORS", np.inf)
     monkeypatch.setattr(without_factor, "_holds_factor", lambda _: False)
 
 
@@ -77,7 +80,7 @@ def test_the_engine_goes_this_way_where_it_takes_less():
     one = Fit.at_start(
         replace(fit.problem, loss=Logistic(), y=(fit.problem.y > 0) + 0.0, intercept=np.array(True))
     )
-    assert not without_factor.goes_without_factor(one)
+    assert RowsAlone.where_they_pay(one) is None
 
 
 @pytest.mark.usefixtures("cheap")
@@ -91,8 +94,43 @@ def test_a_factor_takes_over_where_half_of_the_rows_would_not_tell(monkeypatch):
 
 
 @pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+def test_each_class_loses_by_steps_what_it_does_without_its_tenths(store):
+    """Beside steps by the average curvature one class moves farther than another."""
+    fit = fit_at(n=300, store=store)
+    judge, rows, without_tenths = yardstick_of(fit), RowsAlone(fit), np.full(fit.eta.shape, np.nan)
+    complete(without_tenths, fit, None, parts_of(300))
+    known = without_factor._covariates(rows, judge, without_tenths)
+    _, tenths, stepped = known[:, :3].T
+    for k in range(C):
+        own = fit.problem.y == k
+        np.testing.assert_allclose(stepped[own].mean(), tenths[own].mean(), rtol=0.01)
+        if k:
+            np.testing.assert_array_equal(known[:, 2 + k], own)
+    whole = np.concatenate([[1.0], np.zeros(known.shape[1] - 1)])
+    assert np.linalg.matrix_rank(known - whole) == known.shape[1]
+
+
+@pytest.mark.usefixtures("cheap")
+def test_a_row_that_is_all_there_is_of_its_class_has_no_refit():
+    fit = fit_at()
+    y = np.where(fit.problem.y == 2, 1.0, fit.problem.y)
+    y[7] = 2.0
+    fit = solve(Fit.at_start(replace(fit.problem, y=y))).fit
+    judge = yardstick_of(fit)
+    found, by_factor = without_factor.told_without_factor(fit, judge, 0.3), leave_out(fit, max_error=0.0)
+    np.testing.assert_array_equal(found.failed, [7])
+    np.testing.assert_array_equal(by_factor.failed, [7])
+    everyone, first = np.arange(240), leave_out(fit, max_error=np.inf)
+    exact, told, step = (judge.losses(everyone, one.eta) for one in (by_factor, found, first))
+    assert told[7] == pytest.approx(step[7], rel=0.3)
+    off = (told.mean() + found.correction.difference) - (exact.mean() + (told[7] - exact[7]) / 240)
+    assert abs(off) <= found.correction.error
+
+
+@pytest.mark.usefixtures("cheap")
 def test_few_rows_are_left_to_a_factor():
-    assert not without_factor.goes_without_factor(fit_at(n=without_factor.FIRST))
+    assert RowsAlone.where_they_pay(fit_at(n=without_factor.FIRST)) is None
 
 
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])

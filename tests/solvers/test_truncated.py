@@ -14,6 +14,7 @@ from onefit.penalties import L1, L2
 from onefit.problem import Problem
 from onefit.solvers import newton, truncated
 from onefit.solvers.path import newton_path
+from onefit.solvers.solve import solve
 
 N, P, C = 120, 30, 4
 LOSSES = {"logistic": Logistic(), "poisson": Poisson(), "multinomial": Multinomial(C), "several": Logistic()}
@@ -150,7 +151,22 @@ def test_a_neighbour_whose_factor_has_to_be_made_serves_at_the_price_of_its_shar
 def test_each_coefficient_of_coupled_outputs_on_its_own():
     fit = Fit.at_start(_problem("multinomial", 2.0))
     X, d = fit.problem.X, np.einsum("naa->na", fit.hessian)
-    gradient = Direction(np.ones(fit.coef.shape), np.ones(fit.intercept.shape))
+    gradient = Direction(np.ones(fit.coef.shape), np.arange(len(fit.intercept)) + 1.0)
     coef, level = truncated.by_diagonal(fit)(gradient)
     np.testing.assert_allclose(1.0 / coef, (X**2).T @ d + 2.0)
-    np.testing.assert_allclose(1.0 / level, d.sum(axis=0))
+    alone = gradient.intercept / d.sum(axis=0)
+    np.testing.assert_allclose(level, alone - alone.mean())  # a shift of all changes nothing
+
+
+def test_what_nothing_curves_stays_as_it_is():
+    """Shifts of a column without a ridge, of all outputs at once, which the loss ignores."""
+    penalty = L2(np.array([0.0, 2.0])[:, None] * np.ones(3))
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), rng.integers(0, 3, 60).astype(float)
+    problem = Problem(Multinomial(3), penalty, X, y, np.ones(60), np.ones(3, dtype=bool))
+    start = Fit.at_start(problem)
+    there = truncated.approach(start, truncated.by_diagonal(start)).fit
+    optimum = solve(start).fit
+    np.testing.assert_allclose(there.eta, optimum.eta, atol=1e-6)
+    np.testing.assert_allclose(there.coef[0].sum(), 0.0, atol=1e-12)
+    np.testing.assert_allclose(there.intercept.sum(), 0.0, atol=1e-12)

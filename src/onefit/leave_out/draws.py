@@ -188,6 +188,21 @@ def chances(parts: Sequence[Array], weights: Array, m: int) -> Array:
     return probabilities
 
 
+def drawn_by(covariates: Array, weights: Array, order: Index, count: int) -> tuple[Index, Array]:
+    """So many rows as a sample takes them, (m,), and with which chance each row was to be drawn, (n,).
+
+    A third of the draws is for what a step changes, one for what the risk is made of, and one for all rows
+    alike.  Rows are in the same order at every strength but for what they matter there.
+    """
+    inside, stepped = covariates.T
+    change = np.abs(stepped - inside)
+    largest = np.max(change, where=np.isfinite(change), initial=0.0)
+    change = np.where(np.isfinite(change), change, len(change) * max(largest, TINY))
+    chance = chances((change, inside, np.ones(len(change))), weights, count)
+    late = (np.argsort(order) + 0.5) / np.maximum(chance, EPS)
+    return np.argsort(np.where(chance == 1.0, 0.0, late), kind="stable")[:count], chance
+
+
 def deviations(expanded: Array, chance: Array) -> Array:
     """Share of each draw in the error of a sum of expanded differences: their norm is its standard error.
 

@@ -14,13 +14,14 @@ from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, factor, has_average
+from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out.chords import MAX_STEPS, FoldProblems, goes_by_coefficients
 from onefit.leave_out.coef_steps import OfFit, Roughly, steps_in_coefficients
 from onefit.solvers import coordinate_descent, on_pattern
 from onefit.solvers.path import approached
 from onefit.solvers.solve import solve
-from onefit.solvers.truncated import PRODUCTS, ROUGH, Seconds
+from onefit.solvers.truncated import PRODUCTS, ROUGH, Seconds, approach, by_diagonal
 
 # Times that a factor must take longer than fits without one: what these tell is rougher.  Of one output it is
 # made in single precision from products of the rows that all strengths share, in a fifth of what is told.
@@ -116,7 +117,17 @@ def _left_out_apart(fit: Fit, curvature: Curvature | None, rows: Index, little: 
     if by_column:
         return moved_by_column(start, rows, little).eta[rows]
     near = approached(start, curvature, ROUGH).fit
-    return (solve(start).fit if near is start else near).eta[rows]
+    return (_solved(start) if near is start else near).eta[rows]
+
+
+def _solved(start: Fit) -> Fit:
+    """The optimum, or where some steps lead if there is none: nothing may be left of a class."""
+    try:
+        return solve(start).fit
+    except SolverError:
+        if Seconds.of(start).singly == np.inf:
+            raise
+        return approach(start, by_diagonal(start), ROUGH).fit
 
 
 def _sweeps_take_less(fit: Fit) -> bool:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 FEWEST = 30  # sets that tell the error of a sample
 LARGER = 4  # times, at most, before it is looked at again: its error is told roughly, mostly too large
 SPARED = 2 * FEWEST  # rows that the lengths of steps spare, about: what was thought of a sample is far more
-FACTORS = 2.0  # that a beginning with a factor takes: it, and the forms of all rows
 SHARES = 11  # of a step, between which one is chosen
 
 
@@ -221,7 +220,7 @@ class _Part(NamedTuple):
     def asks_for_factor(self, m: int) -> bool:
         """Whether so many sets, which estimates leave open, take less with a factor."""
         fit = self.state.fit
-        by_factor = FACTORS * Seconds.of(fit).factored + m * cost_of_chords(fit, None).seconds
+        by_factor = Seconds.of(fit).with_forms + m * cost_of_chords(fit, None).seconds
         return self.state.estimate is not None and m * self.each > by_factor
 
     @property

@@ -36,6 +36,7 @@ from onefit.penalties import Coordinates
 from onefit.solvers.line_search import falls_along
 
 PRODUCTS = 25  # with K that a fit takes, about, when it starts from its neighbour's
+FACTORS = 2.0  # times one that also its inverse, the forms of all rows and steps from these take, about
 FITS = 4.0  # along a path that a factor serves, about
 SINGLY = 4.0  # times as many with the diagonal of K as preconditioner
 MOST_STEPS, MOST_PRODUCTS = 20, 200  # Newton steps, and products with K in each
@@ -91,6 +92,11 @@ class Seconds(NamedTuple):
     def by_factor(self) -> float:
         """A fit, with the factor of a neighbour."""
         return PRODUCTS * (self.product + self.solve)
+
+    @property
+    def with_forms(self) -> float:
+        """A factor, its inverse, the forms of all rows and steps from these."""
+        return FACTORS * self.factored
 
     def by_neighbour(self, last: Curvature | None) -> float:
         """The same with the share of a fit in a factor that has to be made, if it has."""

@@ -18,7 +18,7 @@ from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.averaged import among_others, has_some_steps, step_by_average, step_of_rows
 from onefit.leave_out.bracket import bracket_cost, has_bracket, left_out_between
-from onefit.leave_out.draws import alike
+from onefit.leave_out.draws import alike, drawn_by
 from onefit.leave_out.engine import (
     affords_all,
     cost_of_some,
@@ -49,7 +49,7 @@ from onefit.risk.judging import yardstick
 from onefit.risk.means import clustered, mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.tuning.from_below import from_below, is_bounded_from_below
-from onefit.tuning.sample import Stepped, Verdict, drawn_by, from_sample
+from onefit.tuning.sample import Stepped, Verdict, from_sample
 
 FULL = 0.1  # parameters a row that bends from which on steps are too long for rows that change the pattern
 FIRST = 48  # rows by which a strength is judged first

@@ -17,8 +17,6 @@ from onefit.tuning.grid import APART, CLEARLY_WORSE, DECADES, PATIENCE, WORTH_ST
 from onefit.tuning.judgement import FIRST, Judgement
 from onefit.tuning.seen_path import SeenPath
 
-FACTORS = 2.0  # that a sample of a fit asks for: its own in double precision, and the forms of all rows
-
 
 @dataclass(eq=False)
 class PathEnd:
@@ -111,7 +109,7 @@ class PathEnd:
         """Seconds that the rows take which were not left out in tenths, or those of a sample."""
         known, fit = self.seen.verdicts[place], self.seen.fit(place)
         if known is None or not known.seen:
-            return FACTORS * Seconds.of(fit).factored + self._judgement.seconds(fit, FIRST)
+            return Seconds.of(fit).with_forms + self._judgement.seconds(fit, FIRST)
         return self._judgement.seconds_by_tenths(fit, known)
 
     def _see_more(self, place: int) -> None:

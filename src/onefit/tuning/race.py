@@ -22,7 +22,7 @@ from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.leave_out.engine import cost_of_some
 from onefit.leave_out.leads import Leads
-from onefit.leave_out.without_factor import goes_without_factor
+from onefit.leave_out.rows_alone import RowsAlone
 from onefit.numerics import KNOWN
 from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
@@ -302,7 +302,7 @@ class _Race:
     def _thorough(self, j: int) -> Verdict:
         solution, known = self.entrants[j].solution, self.verdicts[j]
         apart = None if known is None else known.apart
-        by_factor = self.judgement.sets is None and not goes_without_factor(solution.fit)
+        by_factor = self.judgement.sets is None and RowsAlone.where_they_pay(solution.fit) is None
         begun = self.entrants[j].stepped.state if by_factor else None
         left_out = self.finished[j] = self.judgement.thoroughly(solution, REPORTED, apart, begun)
         if self.entrants[j].is_sampled:

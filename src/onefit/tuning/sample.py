@@ -14,11 +14,11 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.curvature import CoupledBlock
-from onefit.leave_out.draws import Draw, chances, deviations, spread, unseen
+from onefit.leave_out.draws import Draw, deviations, spread, unseen
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.regression import regressed
 from onefit.leave_out.stages import State
-from onefit.numerics import CONFIDENCE, EPS, TINY, resolution
+from onefit.numerics import CONFIDENCE, resolution
 from onefit.risk.means import mean_and_error
 
 
@@ -111,21 +111,6 @@ def beside(verdicts: Sequence[Verdict | None], j: int) -> list[int]:
 def halfway(verdicts: Sequence[Verdict | None], j: int) -> list[int]:
     """Strengths half-way from one to those that were judged on either side, where others lie between."""
     return [(j + side) // 2 for side in beside(verdicts, j) if abs(side - j) > 1]
-
-
-def drawn_by(covariates: Array, weights: Array, order: Index, count: int) -> tuple[Index, Array]:
-    """So many rows as a sample takes them, (m,), and with which chance each row was to be drawn, (n,).
-
-    A third of the draws is for what a step changes, one for what the risk is made of, and one for all rows
-    alike.  Rows are in the same order at every strength but for what they matter there.
-    """
-    inside, stepped = covariates.T
-    change = np.abs(stepped - inside)
-    largest = np.max(change, where=np.isfinite(change), initial=0.0)
-    change = np.where(np.isfinite(change), change, len(change) * max(largest, TINY))
-    chance = chances((change, inside, np.ones(len(change))), weights, count)
-    late = (np.argsort(order) + 0.5) / np.maximum(chance, EPS)
-    return np.argsort(np.where(chance == 1.0, 0.0, late), kind="stable")[:count], chance
 
 
 def from_sample(

@@ -1,0 +1,131 @@
+"""Rows of coupled outputs that are left out alone without a factor, each by a fit from that with all rows.
+
+K is only multiplied with, or columns move one at a time.  Leverages are estimated: with D_i = B_i B_iᵀ and
+random signs ε the mean of ⟨B_i ε_i, (Z K⁻¹ Zᵀ B ε)_i⟩ is tr D_i H_i (Hutchinson 1990).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from onefit import _linalg
+from onefit._typing import Array, Index
+from onefit.cost import UNMINDED
+from onefit.curvature import Direction
+from onefit.fit import Fit
+from onefit.leave_out.factor_free import PARTS, fit_of_others, goes_by_column, moved_by_column, rough_cost
+from onefit.leave_out.parts import FIRST
+from onefit.leave_out.refit import refit_cost
+from onefit.leave_out.result import SolvedWithout
+from onefit.solvers.truncated import ROUGH, Seconds, answered, approach, by_diagonal
+
+MARGIN = 1.2  # for an error that is known roughly
+TRIED = 3  # rows that tell what others take
+BESIDE = 4.0  # products with K, about as long as which the rest of a row's steps takes
+SHARE = 0.25  # of the rows, that tell the mean of the others where no step of theirs is known
+LITTLE = 0.01  # of the way of a row's predictors that may be left, where columns move one at a time
+PROBES = 16  # that tell leverages
+LOOSELY = 0.03  # error of what they are multiplied by, relative
+
+
+class RowsAlone:
+    """Rows that are left out alone, each once, and what K is multiplied with tells of all of them."""
+
+    def __init__(self, fit: Fit) -> None:
+        self.fit, self._solve, self.solved = fit, by_diagonal(fit), dict[int, SolvedWithout]()
+        self._products = 0  # with K, that these took
+
+    @cached_property
+    def pulled(self) -> Index:
+        """The output that each row pulls up, its class: (n,)."""
+        return self.fit.gradient.argmin(axis=1)
+
+    @cached_property
+    def lone(self) -> Index:
+        """Rows without which nothing would pull up some output, so that there is no solution."""
+        held = self.fit.problem.weights > 0
+        return np.flatnonzero(held & (np.bincount(self.pulled, held)[self.pulled] == 1))
+
+    @classmethod
+    def where_they_pay(cls, fit: Fit) -> RowsAlone | None:
+        """Them where tenths and a sample of rows take less than a factor and what is done with it.
+
+        Where penalties have kinks that is also to solve anew for rows without which the pattern is another;
+        without kinks some rows are tried.
+        """
+        n, by_factor = fit.problem.n, Seconds.of(fit).with_forms
+        if not fit.problem.is_coupled or n <= FIRST or (fit.is_kinked and not goes_by_column(fit)):
+            return None
+        rows = cls(fit)
+        if fit.is_kinked:
+            by_factor += rows.many * refit_cost(fit).seconds
+        elif rows.seconds < by_factor:
+            rows.taken(fit.eta, np.random.default_rng(0).choice(n, TRIED, replace=False))
+        return rows if rows.seconds < by_factor else None
+
+    @property
+    def many(self) -> float:
+        """How many tell the mean where no step of theirs predicts what they lose, about."""
+        return max(FIRST, SHARE * self.fit.problem.n)
+
+    @property
+    def seconds(self) -> float:
+        """What tenths and a sample of rows take, about."""
+        return (PARTS + (self.many if self.fit.is_kinked else PROBES + FIRST)) * self.seconds_each
+
+    @property
+    def seconds_each(self) -> float:
+        """What a row takes, about: as those before it."""
+        if self.fit.is_kinked:
+            return rough_cost(self.fit)
+        products = self._products / len(self.solved) if self.solved else 0.0
+        return (BESIDE + products) * Seconds.of(self.fit).product
+
+    def enough(self, error: float, m: int, errors: Sequence[float]) -> int:
+        """Rows for one of some errors of the mean, in standard errors, where m rows have left another one.
+
+        For the first of them that takes no more than users mind, or else the last.
+        """
+        for wanted in errors:
+            more = max(2 * m, int(MARGIN * m * (error / wanted) ** 2)) if error > wanted else m
+            if self.seconds_each * (more - m) <= UNMINDED:
+                break
+        return more
+
+    def taken(self, eta: Array, which: Index) -> Array:
+        """Predictors, those of some rows by fits without them, or by a step where there is none."""
+        found = eta.copy()
+        for i in np.setdiff1d(which, list(self.solved)).tolist():
+            near = self._without(i)
+            self.solved[i] = SolvedWithout(near.eta[i], near.coef, near.intercept)
+        for i, one in self.solved.items():
+            found[i] = one.eta
+        return found
+
+    def _without(self, i: int) -> Fit:
+        start = fit_of_others(self.fit, i)
+        if i in self.lone:
+            gradient = Direction(start.loss_gradient + start.tangent.gradient, start.intercept_gradient)
+            step = answered(start, gradient, self._solve, LOOSELY)
+            return start.moved(start.coef - step.coef, start.intercept - step.intercept)
+        if goes_by_column(start):
+            return moved_by_column(start, np.array([i]), LITTLE)
+        near, _, _, products = approach(start, self._solve, ROUGH)
+        self._products += products
+        return near
+
+    @cached_property
+    def leverages(self) -> Array:
+        """Traces of D_i H_i, estimated: (n,)."""
+        fit, rng = self.fit, np.random.default_rng(0)
+        values, vectors = np.linalg.eigh(fit.hessian)
+        roots, total = vectors * np.sqrt(np.maximum(values, 0.0))[:, None], np.zeros(fit.problem.n)
+        for _ in range(PROBES):
+            signs = _linalg.row_times(roots, rng.choice([-1.0, 1.0], fit.eta.shape))
+            gradient = Direction(*fit.problem.gradient_of(signs))
+            answer = fit.problem.linear_predictor(*answered(fit, gradient, self._solve, LOOSELY))
+            total += np.sum(signs * answer, axis=1)
+        return np.clip(total / PROBES, 0.0, fit.problem.n_outputs)

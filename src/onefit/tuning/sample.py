@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.curvature import CoupledBlock
+from onefit.curvature import Curvature
 from onefit.leave_out.draws import Draw, deviations, spread, unseen
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.regression import regressed
@@ -29,10 +29,10 @@ class Stepped(NamedTuple):
     losses: Array
 
     @property
-    def at_hand(self) -> CoupledBlock | None:
-        """Of coupled outputs the curvature that the step went by, which others may go by, too."""
+    def at_hand(self) -> Curvature | None:
+        """The curvature that the step went by, if it is factored: others may go by it, too."""
         K = self.state.curvature
-        return K if isinstance(K, CoupledBlock) and K.is_factored else None
+        return K if K is not None and K.is_factored else None
 
 
 class Verdict(NamedTuple):

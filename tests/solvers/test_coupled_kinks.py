@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
 
+from onefit.cost import Work
 from onefit.curvature import factor
 from onefit.fit import Fit
 from onefit.losses import Multinomial
@@ -110,6 +111,8 @@ def test_a_factor_leads_to_the_optimum_without_a_row(penalty, weighted, intercep
         Fit.at_start(drawn(penalty, weighted=weighted, intercept=intercept, sparse=sparse))
     ).fit
     curvature, changed = factor(fit), 0
+    assert curvature.is_definite  # which takes a factor
+    assert on_pattern.lead(curvature, fit) is curvature
     for row in np.flatnonzero(fit.problem.weights)[:8].tolist():
         start = Fit(fit.problem.without(row), fit.coef, fit.intercept)
         near = on_pattern.approach(start, curvature, 1e-8)
@@ -119,6 +122,33 @@ def test_a_factor_leads_to_the_optimum_without_a_row(penalty, weighted, intercep
         assert np.array_equal(near.fit.coef != 0, exact.coef != 0)
         changed += not np.array_equal(exact.coef != 0, fit.coef != 0)
     assert changed
+
+
+@pytest.mark.parametrize(("weighted", "intercept", "sparse"), CASES)
+def test_the_diagonal_leads_there_too(weighted, intercept, sparse):
+    problem = drawn(ElasticNet(1.0, 0.5), weighted=weighted, intercept=intercept, sparse=sparse)
+    fit = newton.solve(Fit.at_start(problem)).fit
+    for row in np.flatnonzero(fit.problem.weights)[:8].tolist():
+        start = Fit(fit.problem.without(row), fit.coef, fit.intercept)
+        near, exact = on_pattern.approach(start, None, 1e-8), newton.solve(start).fit
+        assert near.is_there
+        assert_allclose(from_one_another(near.fit.eta), from_one_another(exact.eta), atol=1e-6)
+        assert np.array_equal(near.fit.coef != 0, exact.coef != 0)
+
+
+def test_where_the_diagonal_takes_too_long_a_neighbour_takes_over(monkeypatch):
+    """As on patterns that are as large as the sample, without a ridge."""
+    fit = newton.solve(Fit.at_start(drawn(L1(0.02), n=60, p=80))).fit
+    start, curvature = Fit(fit.problem.without(3), fit.coef, fit.intercept), factor(fit)
+    alone = on_pattern.approach(start, curvature, 1e-8)
+    assert alone.is_spent
+    assert not alone.is_there
+    assert curvature.is_definite  # which takes a factor
+    monkeypatch.setattr(on_pattern, "_by_factor", lambda _: Work(np.inf))
+    assert on_pattern.lead(curvature, start) is None
+    led = on_pattern.approach(start, curvature, 1e-8)
+    assert not led.is_spent
+    assert led.fit.objective < alone.fit.objective
 
 
 def test_only_a_factor_at_hand_serves(optimum, monkeypatch):

@@ -155,6 +155,12 @@ def _left_out_together(fit: Fit, curvature: Curvature, parts: Sequence[Index]) -
     return found
 
 
+def near_by(start: Fit, rows: Index, little: float = LITTLE) -> Fit:
+    """A fit of coupled outputs with kinks, by Newton steps on patterns if these settle, else by columns."""
+    near, is_there, *_ = on_pattern.approach(start, None, ROUGH)
+    return near if is_there else moved_by_column(near, rows, little)
+
+
 def moved_by_column(start: Fit, rows: Index, little: float) -> Fit:
     """A fit by sharper and sharper steps, until little of the way of some rows is left, as steps shrink.
 

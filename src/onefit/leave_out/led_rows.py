@@ -1,4 +1,4 @@
-"""Rows of coupled outputs whose pattern changes, each on its own: Newton steps by the factor of the fit."""
+"""Rows of coupled outputs whose pattern changes, each on its own, by Newton steps without own factors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Rows of coupled outputs that are left out alone without a factor, each by a fit from that with all rows.
 
-K is only multiplied with, or columns move one at a time.  Leverages are estimated: with D_i = B_i B_iᵀ and
+K is only multiplied with.  Leverages are estimated: with D_i = B_i B_iᵀ and
 random signs ε the mean of ⟨B_i ε_i, (Z K⁻¹ Zᵀ B ε)_i⟩ is tr D_i H_i (Hutchinson 1990).
 """
 
@@ -16,7 +16,7 @@ from onefit._typing import Array, Index
 from onefit.cost import UNMINDED
 from onefit.curvature import Direction
 from onefit.fit import Fit
-from onefit.leave_out.factor_free import PARTS, fit_of_others, goes_by_column, moved_by_column, rough_cost
+from onefit.leave_out.factor_free import PARTS, fit_of_others, goes_by_column, near_by, rough_cost
 from onefit.leave_out.parts import FIRST
 from onefit.leave_out.refit import refit_cost
 from onefit.leave_out.result import SolvedWithout
@@ -109,10 +109,10 @@ class RowsAlone:
         start = fit_of_others(self.fit, i)
         if i in self.lone:
             gradient = Direction(start.loss_gradient + start.tangent.gradient, start.intercept_gradient)
-            step = answered(start, gradient, self._solve, LOOSELY)
+            step, _ = answered(start, gradient, self._solve, LOOSELY)
             return start.moved(start.coef - step.coef, start.intercept - step.intercept)
-        if goes_by_column(start):
-            return moved_by_column(start, np.array([i]), LITTLE)
+        if self.fit.is_kinked:
+            return near_by(start, np.array([i]), LITTLE)
         near, _, _, products = approach(start, self._solve, ROUGH)
         self._products += products
         return near
@@ -126,6 +126,6 @@ class RowsAlone:
         for _ in range(PROBES):
             signs = _linalg.row_times(roots, rng.choice([-1.0, 1.0], fit.eta.shape))
             gradient = Direction(*fit.problem.gradient_of(signs))
-            answer = fit.problem.linear_predictor(*answered(fit, gradient, self._solve, LOOSELY))
-            total += np.sum(signs * answer, axis=1)
+            answer, _ = answered(fit, gradient, self._solve, LOOSELY)
+            total += np.sum(signs * fit.problem.linear_predictor(*answer), axis=1)
         return np.clip(total / PROBES, 0.0, fit.problem.n_outputs)

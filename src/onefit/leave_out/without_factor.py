@@ -21,7 +21,7 @@ from onefit.leave_out.factor_free import complete, parts_of
 from onefit.leave_out.parts import FIRST
 from onefit.leave_out.regression import ENOUGH, regression_estimate
 from onefit.leave_out.result import Correction, Drawn, LeftOut
-from onefit.leave_out.rows_alone import LITTLE, RowsAlone
+from onefit.leave_out.rows_alone import RowsAlone
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import UNRELIABLE, resolution
 
@@ -118,7 +118,5 @@ def _correction(found: LeftOut, yardstick: Yardstick, known: Array, drawn: Draw,
     weights, losses = yardstick.weights / yardstick.weights.sum(), yardstick.losses(everyone, found.eta)
     mean, error, reach = regression_estimate(losses[drawn.rows], drawn, known, weights)
     finest = resolution(mean, allowed(found, yardstick, 1.0, np.ones(len(losses))))
-    if found.fit.is_kinked:  # fits that end short of where they go
-        error, reach = reach * error + LITTLE * float(weights @ np.abs(losses - known[:, 0])), 1.0
     rows = Drawn(drawn.rows, drawn.probabilities, before)
     return Correction(mean - float(weights @ losses), max(reach * error, finest), 1.0, drawn=rows)

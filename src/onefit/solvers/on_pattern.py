@@ -1,8 +1,9 @@
-"""Newton steps on a pattern without a factor of their own, by that of a problem like this one.
+"""Newton steps on a pattern without a factor of their own, from a problem like this one.
 
-The pattern of a neighbour, with a row more or another strength, is much the same: conjugate gradients take
-its factor as preconditioner on the coordinates that both have, and the diagonal of K on those that enter.
-What comes out is near the optimum, and mostly on its pattern, so that one step with a factor ends there.
+Conjugate gradients solve each, by the diagonal of K or, where that takes less, by the factor of a neighbour
+with a row more or another strength, whose pattern is much the same: on the coordinates that both have, with
+the diagonal for those that enter.  What comes out is near the optimum, and mostly on its pattern, so that one
+step with a factor ends there.
 """
 
 from __future__ import annotations
@@ -16,55 +17,89 @@ import numpy as np
 from onefit import _linalg, cost
 from onefit.cost import Work
 from onefit.curvature import CoupledBlock, Curvature, Direction
+from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.numerics import EPS
 from onefit.penalties import Tangent
 from onefit.solvers import newton
 from onefit.solvers.line_search import ROUNDING
-from onefit.solvers.truncated import FALLING, Approach, Solve, answered, diagonal
+from onefit.solvers.truncated import FALLING, Approach, Solve, answered, by_diagonal, diagonal
 
-PRODUCTS = 12  # with K that a step takes, about
+PRODUCTS = 12  # with K that a step takes, about, by the factor of a neighbour
+SINGLY = 3.0  # times as many by the diagonal
+TOO_MANY = 2.0  # times as many as thought, after which the diagonal is given up
 CALLS = 60.0  # around each
 STEPS = 4  # that end near an optimum, about
 MOST_STEPS = 12  # as many as find a pattern
 LOOSELY = 0.03  # error of a step, relative: the next decrement is the square of it
 
 
-def pays(fit: Fit) -> bool:
-    """Whether steps by the factor of a neighbour take less than with factors of their own.
+def applies(fit: Fit) -> bool:
+    """Whether there are such steps: of coupled outputs, a loss that is smooth and a penalty with kinks."""
+    loss = fit.problem.loss
+    return fit.problem.is_coupled and fit.is_kinked and loss.is_smooth and not loss.is_quadratic
 
-    For coupled outputs, a loss that is smooth and a penalty with kinks.
-    """
-    problem, loss = fit.problem, fit.problem.loss
-    if not problem.is_coupled or not fit.is_kinked or not loss.is_smooth or loss.is_quadratic:
-        return False
+
+def pays(fit: Fit) -> bool:
+    """Whether they take less than steps with factors of their own."""
+    problem = fit.problem
     own = cost.newton_step(problem.n, 0, max(1, fit.tangent.size), problem.n_coupled)
-    return cost_of_steps(fit).seconds < own.times(STEPS).seconds
+    return applies(fit) and cost_of_steps(fit).seconds < own.times(STEPS).seconds
 
 
 def serves(neighbour: Curvature | None, fit: Fit) -> TypeGuard[CoupledBlock]:
-    """Whether there is a factor of a neighbour, and steps by it pay."""
-    return isinstance(neighbour, CoupledBlock) and neighbour.is_factored and pays(fit)
+    """Whether there is a factor of a neighbour, and steps pay."""
+    return _is_at_hand(neighbour) and pays(fit)
+
+
+def lead(neighbour: Curvature | None, fit: Fit) -> CoupledBlock | None:
+    """The neighbour, where its factor is at hand and takes less than the diagonal."""
+    takes_less = _by_factor(fit).seconds < _by_diagonal(fit).seconds
+    return neighbour if _is_at_hand(neighbour) and takes_less else None
+
+
+def _is_at_hand(neighbour: Curvature | None) -> TypeGuard[CoupledBlock]:
+    return isinstance(neighbour, CoupledBlock) and neighbour.is_factored
 
 
 def cost_of_steps(fit: Fit) -> Work:
-    """What steps take to an optimum near by, about."""
+    """What steps take to an optimum near by, about: by a neighbour's factor or the diagonal."""
+    return min(_by_diagonal(fit), _by_factor(fit), key=lambda work: work.seconds)
+
+
+def _product(fit: Fit) -> Work:
     stored, outputs = _linalg.as_columns(fit.problem.X).n_stored, fit.problem.n_outputs
-    k = float(max(1, fit.tangent.size))
-    each = Work(4.0 * stored * outputs + 2.0 * k * k, CALLS, 3.0 * fit.problem.n * outputs)
-    return each.times(PRODUCTS * STEPS)
+    return Work(4.0 * stored * outputs, CALLS, 3.0 * fit.problem.n * outputs)
+
+
+def _by_diagonal(fit: Fit) -> Work:
+    return _product(fit).times(SINGLY * PRODUCTS * STEPS)
+
+
+def _by_factor(fit: Fit) -> Work:
+    solve = Work(2.0 * float(max(1, fit.tangent.size)) ** 2)
+    return _product(fit).plus(solve).times(PRODUCTS * STEPS)
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of steps that leave the range of the loss
-def approach(start: Fit, neighbour: CoupledBlock, near: float) -> Approach:
-    """Go near the optimum, until the root of the decrement is so small beside that of the objective."""
-    fit, last = start, np.inf
+def approach(start: Fit, neighbour: Curvature | None, near: float) -> Approach:
+    """Go near the optimum, until the root of the decrement is so small beside that of the objective.
 
-    def by(there: Fit, tangent: Tangent) -> LedByNeighbour:
-        return LedByNeighbour(there, tangent, neighbour=neighbour)
+    Where the diagonal takes far more products than it was thought to, a neighbour takes over, or none does.
+    """
+    fit, last, leading = start, np.inf, lead(neighbour, start)
+
+    def by(there: Fit, tangent: Tangent) -> Led:
+        return Led(there, tangent, neighbour=leading)
 
     for _ in range(MOST_STEPS):
-        step = newton.newton_step(fit, by=by)
+        try:
+            step = newton.newton_step(fit, by=by)
+        except SolverError:
+            if leading is not None or not _is_at_hand(neighbour):
+                return Approach(fit, False, is_spent=True)
+            leading = neighbour
+            continue
         if not np.isfinite(step.decrement):
             break
         if step.holds and step.decrement > FALLING * last:
@@ -78,16 +113,16 @@ def approach(start: Fit, neighbour: CoupledBlock, near: float) -> Approach:
 
 
 @dataclass(frozen=True)
-class LedByNeighbour(CoupledBlock):
+class Led(CoupledBlock):
     """K that is solved with by conjugate gradients; the rest asks for a factor.
 
     Attributes
     ----------
-    neighbour : CoupledBlock
-        Factored.
+    neighbour : CoupledBlock or None
+        Factored; None where the diagonal does.
     """
 
-    neighbour: CoupledBlock = field(kw_only=True)
+    neighbour: CoupledBlock | None = field(kw_only=True)
 
     @property
     def is_definite(self) -> bool:
@@ -102,7 +137,9 @@ class LedByNeighbour(CoupledBlock):
 
     @cached_property
     def _scaled(self) -> Solve:
-        own, lead = self.tangent.support, self.neighbour.roughly
+        if self.neighbour is None:
+            return by_diagonal(self._here)
+        own, roughly = self.tangent.support, self.neighbour.roughly
         new = own & ~self.neighbour.tangent.support
         entering = np.flatnonzero(new.any(axis=1))
         alone = np.full(own.shape, np.inf)
@@ -110,10 +147,14 @@ class LedByNeighbour(CoupledBlock):
             alone[entering] = np.where(new[entering], diagonal(self._here, entering), np.inf)
 
         def about(gradient: Direction) -> Direction:
-            shared = lead.solve(Direction(np.where(own, gradient.coef, 0.0), gradient.intercept))
+            shared = roughly.solve(Direction(np.where(own, gradient.coef, 0.0), gradient.intercept))
             return Direction(np.where(own, shared.coef, 0.0) + gradient.coef / alone, shared.intercept)
 
         return about
 
     def solve(self, gradient: Direction) -> Direction:
-        return answered(self._here, gradient, self._scaled, LOOSELY)
+        most = np.inf if self.neighbour else TOO_MANY * SINGLY * PRODUCTS
+        found, is_settled = answered(self._here, gradient, self._scaled, LOOSELY, most)
+        if not is_settled and self.neighbour is None:
+            raise SolverError("conjugate gradients by the diagonal of K take too long")
+        return found

@@ -222,10 +222,13 @@ def approach(start: Fit, solve: Solve, near: float = NEAR, most: float = np.inf)
     return Approach(fit, False, False, spent)
 
 
-def answered(fit: Fit, gradient: Direction, solve: Solve, loosely: float) -> Direction:
-    """K⁻¹ times a gradient, to such an error in the norm of the preconditioner."""
-    found, _ = _conjugate(fit, gradient, solve(gradient), solve, loosely, np.inf)
-    return Direction(-found.coef, -found.intercept)
+def answered(
+    fit: Fit, gradient: Direction, solve: Solve, loosely: float, most: float = np.inf
+) -> tuple[Direction, bool]:
+    """K⁻¹ times a gradient, to such an error in the norm of the preconditioner; and whether it is."""
+    most = min(MOST_PRODUCTS, most)
+    found, products = _conjugate(fit, gradient, solve(gradient), solve, loosely, most)
+    return Direction(-found.coef, -found.intercept), products < most
 
 
 def _conjugate(

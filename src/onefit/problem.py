@@ -278,6 +278,12 @@ class Problem:
         return own if isinstance(self.loss, Squared) else None
 
     @property
+    def attains_levels(self) -> bool:
+        """Whether every intercept has a finite optimum: not without all rows of a class."""
+        attained = self.loss.has_constant(self.y, self.weights[:, None]).ravel()
+        return not np.any(self.intercept & ~attained)
+
+    @property
     def has_free_shift(self) -> bool:
         """Whether a constant added to all intercepts changes nothing."""
         return self.loss.ignores_shifts and bool(self.intercept.all())

@@ -16,7 +16,7 @@ from onefit.leave_out.refit import without
 from onefit.leave_out.rows_alone import RowsAlone
 from onefit.losses import Logistic, Multinomial
 from onefit.metrics import LogLoss
-from onefit.penalties import L2
+from onefit.penalties import L2, ElasticNet
 from onefit.problem import Problem
 from onefit.risk.judging import yardstick
 from onefit.solvers import truncated
@@ -151,3 +151,26 @@ def test_models_of_more_columns_than_rows_have_the_coefficients_of_columns(store
     rest = np.arange(60) != 7
     refit = LogisticRegression(C=model.C_, tol=1e-10, max_iter=10_000).fit(X[rest], y[rest])
     np.testing.assert_allclose(own, refit.coef_, atol=1e-3)
+
+
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_tenths_without_any_row_of_a_class_end_where_steps_lead(classes, l1_ratio):
+    """They have no optimum, and the other rows of the tenth are judged all the same."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(160, 30))
+    y = (X[:, :4] @ rng.normal(size=(4, classes - 1)) + rng.gumbel(size=(160, classes - 1))).argmax(axis=1)
+    y[parts_of(160)[2][3]] = classes - 1
+    penalty = ElasticNet(3.0, l1_ratio) if l1_ratio else L2(3.0)
+    loss = Multinomial(classes) if classes > 2 else Logistic()
+    intercept = np.ones(classes, dtype=bool) if classes > 2 else np.array(True)
+    fit = solve(Fit.at_start(Problem(loss, penalty, X, y.astype(float), np.ones(160), intercept))).fit
+    assert fit.problem.attains_levels
+    without_tenths = np.full(fit.eta.shape, np.nan)
+    complete(without_tenths, fit, None, parts_of(160))
+    assert np.isfinite(without_tenths).all()
+    rest = np.delete(parts_of(160)[2], 3)
+    assert not fit.problem.without(parts_of(160)[2]).attains_levels
+    near = 0.5 + np.abs(fit.eta[rest]).max()
+    lost = loss.value(y[rest].astype(float), without_tenths[rest])
+    assert np.all(lost < loss.value(y[rest].astype(float), fit.eta[rest]) + 2.0 * near)

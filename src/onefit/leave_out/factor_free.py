@@ -14,7 +14,6 @@ from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, factor, has_average
-from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out.chords import MAX_STEPS, FoldProblems, goes_by_coefficients
 from onefit.leave_out.coef_steps import OfFit, Roughly, steps_in_coefficients
@@ -117,17 +116,17 @@ def _left_out_apart(fit: Fit, curvature: Curvature | None, rows: Index, little: 
     if by_column:
         return moved_by_column(start, rows, little).eta[rows]
     near = approached(start, curvature, ROUGH).fit
-    return (_solved(start) if near is start else near).eta[rows]
+    return (_ended(start) if near is start else near).eta[rows]
 
 
-def _solved(start: Fit) -> Fit:
-    """The optimum, or where some steps lead if there is none: nothing may be left of a class."""
-    try:
+def _ended(start: Fit) -> Fit:
+    """The optimum, or, where nothing is left of a class and there is none, where columns or steps lead."""
+    if start.problem.attains_levels:
         return solve(start).fit
-    except SolverError:
-        if Seconds.of(start).singly == np.inf:
-            raise
-        return approach(start, by_diagonal(start), ROUGH).fit
+    if goes_by_column(start):
+        return start
+    by_steps = Seconds.of(start).singly < np.inf
+    return approach(start, by_diagonal(start), ROUGH).fit if by_steps else solve(start).fit
 
 
 def _sweeps_take_less(fit: Fit) -> bool:
@@ -180,4 +179,4 @@ def moved_by_column(start: Fit, rows: Index, little: float) -> Fit:
         if left <= little * np.linalg.norm(here - before) and coordinate_descent.gap(fit) <= near:
             return fit
         last = step
-    return solve(Fit(start.problem, fit.coef, fit.intercept)).fit
+    return _ended(Fit(start.problem, fit.coef, fit.intercept))

@@ -340,3 +340,15 @@ def test_a_sparse_column_far_from_zero_is_not_taken_for_a_constant():
     np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-6)
     loo = [onefit.loo(dense, X, y).value, onefit.loo(sparse, sp.csr_array(X), y).value]
     assert loo[1] == pytest.approx(loo[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("model", [onefit.LogisticLOO(), onefit.LogisticLOO(l1_ratio=0.5)])
+def test_a_class_without_weight(data, model):
+    X, _ = data
+    y, weights = np.array(["a", "b", "c"])[np.arange(N) % 3], np.ones(N)
+    weights[y == "b"] = 0.0
+    with pytest.raises(ValueError, match="sample_weight is zero for every row of class 'b': leave these"):
+        model.fit(X, y, sample_weight=weights)
+    assert clone(model).set_params(fit_intercept=False).fit(X, y, sample_weight=weights).loo_.value > 0
+    kept = weights > 0
+    assert clone(model).fit(X[kept], y[kept]).loo_.value > 0

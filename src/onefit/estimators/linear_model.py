@@ -121,6 +121,11 @@ class LinearModel(BaseEstimator):
                 f"{name} needs samples of at least 2 classes in the data, but the data contains only one "
                 f"class: {only!r}"
             )
+        if self.fit_intercept and held < len(self.classes_):
+            lacking = self.classes_[np.bincount(numbers, weights) == 0].tolist()[0]
+            raise ValueError(
+                f"sample_weight is zero for every row of class {lacking!r}: leave these rows out"
+            )
         if held == len(labels):
             raise ValueError(f"every one of the {held} rows has a class of its own: is y a class label?")
         if len(self.classes_) > 2 and self._loss(len(self.classes_)).of_two_classes:

@@ -278,12 +278,6 @@ class Problem:
         return own if isinstance(self.loss, Squared) else None
 
     @property
-    def attains_levels(self) -> bool:
-        """Whether every intercept has a finite optimum: not without all rows of a class."""
-        attained = self.loss.has_constant(self.y, self.weights[:, None]).ravel()
-        return not np.any(self.intercept & ~attained)
-
-    @property
     def has_free_shift(self) -> bool:
         """Whether a constant added to all intercepts changes nothing."""
         return self.loss.ignores_shifts and bool(self.intercept.all())
@@ -421,6 +415,14 @@ class Problem:
         numbers, rows = members(removed)
         weights[rows, numbers] = 0.0
         return weights
+
+    def attains_levels(self, weights: Array) -> Mask:
+        """Whether all intercepts have finite optima under each of f weightings, (n, f): (f,).
+
+        They have none without all rows of a class.
+        """
+        attained = self.loss.has_constant(self.y, weights)
+        return ~np.any(self.intercept & ~(attained if attained.ndim == 2 else attained[:, None]), axis=1)
 
     def kept_share(self, rows: int | Index) -> float:
         """Share of the penalty that a refit without these rows keeps."""

@@ -129,6 +129,20 @@ def test_a_row_that_is_all_there_is_of_its_class_has_no_refit():
 
 
 @pytest.mark.usefixtures("cheap")
+def test_without_intercepts_the_only_row_of_a_class_has_a_refit():
+    fit = fit_at(fit_intercept=False)
+    y = np.where(fit.problem.y == 2, 1.0, fit.problem.y)
+    y[7] = 2.0
+    fit = solve(Fit.at_start(replace(fit.problem, y=y))).fit
+    rows = RowsAlone(fit)
+    assert rows.lone.size == 0
+    found = rows.taken(fit.eta, np.array([7]))
+    np.testing.assert_allclose(found[7], without(fit, 7).eta[7], atol=0.01)
+    told = without_factor.told_without_factor(fit, yardstick_of(fit), 0.3)
+    assert told.failed.size == 0
+
+
+@pytest.mark.usefixtures("cheap")
 def test_few_rows_are_left_to_a_factor():
     assert RowsAlone.where_they_pay(fit_at(n=without_factor.FIRST)) is None
 
@@ -165,12 +179,12 @@ def test_tenths_without_any_row_of_a_class_end_where_steps_lead(classes, l1_rati
     loss = Multinomial(classes) if classes > 2 else Logistic()
     intercept = np.ones(classes, dtype=bool) if classes > 2 else np.array(True)
     fit = solve(Fit.at_start(Problem(loss, penalty, X, y.astype(float), np.ones(160), intercept))).fit
-    assert fit.problem.attains_levels
+    assert fit.problem.attains_levels(fit.problem.weights[:, None]).all()
     without_tenths = np.full(fit.eta.shape, np.nan)
     complete(without_tenths, fit, None, parts_of(160))
     assert np.isfinite(without_tenths).all()
     rest = np.delete(parts_of(160)[2], 3)
-    assert not fit.problem.without(parts_of(160)[2]).attains_levels
+    assert not fit.problem.attains_levels(fit.problem.weights_without([parts_of(160)[2]])).any()
     near = 0.5 + np.abs(fit.eta[rest]).max()
     lost = loss.value(y[rest].astype(float), without_tenths[rest])
     assert np.all(lost < loss.value(y[rest].astype(float), fit.eta[rest]) + 2.0 * near)

@@ -121,7 +121,7 @@ def _left_out_apart(fit: Fit, curvature: Curvature | None, rows: Index, little: 
 
 def _ended(start: Fit) -> Fit:
     """The optimum, or, where nothing is left of a class and there is none, where columns or steps lead."""
-    if start.problem.attains_levels:
+    if start.problem.attains_levels(start.problem.weights[:, None]).all():
         return solve(start).fit
     if goes_by_column(start):
         return start
@@ -154,7 +154,7 @@ def _left_out_together(fit: Fit, curvature: Curvature, parts: Sequence[Index]) -
     return found
 
 
-def near_by(start: Fit, rows: Index, little: float = LITTLE) -> Fit:
+def near_by(start: Fit, rows: Index, little: float) -> Fit:
     """A fit of coupled outputs with kinks, by Newton steps on patterns if these settle, else by columns."""
     near, is_there, *_ = on_pattern.approach(start, None, ROUGH)
     return near if is_there else moved_by_column(near, rows, little)

@@ -160,9 +160,8 @@ def _with_minimum(fit: Fit, removed: Mapping[int, Index]) -> dict[int, Index]:
     problem, sets = fit.problem, list(removed.values())
     if not sets or not np.any(problem.intercept):
         return dict(removed)
-    attained = problem.loss.has_constant(problem.y, problem.weights_without(sets)).reshape(len(sets), -1)
-    lacking = np.any(problem.intercept & ~attained, axis=1)
-    return {k: rows for (k, rows), lacks in zip(removed.items(), lacking, strict=True) if not lacks}
+    attained = problem.attains_levels(problem.weights_without(sets))
+    return {k: rows for (k, rows), attains in zip(removed.items(), attained, strict=True) if attains}
 
 
 def _solve_together(

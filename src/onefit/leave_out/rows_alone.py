@@ -1,7 +1,7 @@
 """Rows of coupled outputs that are left out alone without a factor, each by a fit from that with all rows.
 
-K is only multiplied with.  Leverages are estimated: with D_i = B_i B_iᵀ and
-random signs ε the mean of ⟨B_i ε_i, (Z K⁻¹ Zᵀ B ε)_i⟩ is tr D_i H_i (Hutchinson 1990).
+K is only multiplied with.  Leverages are estimated: with D_i = B_i B_iᵀ and random signs ε the mean of
+⟨B_i ε_i, (Z K⁻¹ Zᵀ B ε)_i⟩ is tr D_i H_i (Hutchinson 1990).
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ class RowsAlone:
 
     @cached_property
     def lone(self) -> Index:
-        """Rows without which nothing would pull up some output, so that there is no solution."""
-        held = self.fit.problem.weights > 0
-        return np.flatnonzero(held & (np.bincount(self.pulled, held)[self.pulled] == 1))
+        """Rows without which there is no solution: nothing else pulls up an output that has an intercept."""
+        problem, held = self.fit.problem, self.fit.problem.weights > 0
+        only = np.flatnonzero(held & (np.bincount(self.pulled, held)[self.pulled] == 1))
+        return only[~problem.attains_levels(problem.weights_without(list(only[:, None])))]
 
     @classmethod
     def where_they_pay(cls, fit: Fit) -> RowsAlone | None:
@@ -107,13 +108,9 @@ class RowsAlone:
 
     def _without(self, i: int) -> Fit:
         start = fit_of_others(self.fit, i)
-        if i in self.lone:
-            gradient = Direction(start.loss_gradient + start.tangent.gradient, start.intercept_gradient)
-            step, _ = answered(start, gradient, self._solve, LOOSELY)
-            return start.moved(start.coef - step.coef, start.intercept - step.intercept)
-        if self.fit.is_kinked:
+        if self.fit.is_kinked and i not in self.lone:
             return near_by(start, np.array([i]), LITTLE)
-        near, _, _, products = approach(start, self._solve, ROUGH)
+        near, _, _, products = approach(start, self._solve, np.inf if i in self.lone else ROUGH)
         self._products += products
         return near
 

@@ -34,17 +34,16 @@ MOST_STEPS = 12  # as many as find a pattern
 LOOSELY = 0.03  # error of a step, relative: the next decrement is the square of it
 
 
-def applies(fit: Fit) -> bool:
-    """Whether there are such steps: of coupled outputs, a loss that is smooth and a penalty with kinks."""
-    loss = fit.problem.loss
-    return fit.problem.is_coupled and fit.is_kinked and loss.is_smooth and not loss.is_quadratic
-
-
 def pays(fit: Fit) -> bool:
-    """Whether they take less than steps with factors of their own."""
-    problem = fit.problem
+    """Whether steps without factors of their own take less than with them.
+
+    For coupled outputs, a loss that is smooth and a penalty with kinks.
+    """
+    problem, loss = fit.problem, fit.problem.loss
+    if not problem.is_coupled or not fit.is_kinked or not loss.is_smooth or loss.is_quadratic:
+        return False
     own = cost.newton_step(problem.n, 0, max(1, fit.tangent.size), problem.n_coupled)
-    return applies(fit) and cost_of_steps(fit).seconds < own.times(STEPS).seconds
+    return cost_of_steps(fit).seconds < own.times(STEPS).seconds
 
 
 def serves(neighbour: Curvature | None, fit: Fit) -> TypeGuard[CoupledBlock]:

@@ -145,11 +145,10 @@ class Penalized(LinearModel):
     def _apart(self, grid: Grid, decades: float) -> Grid:
         """The grid of which some strengths are passed over, where they were not given.
 
-        None is where a loss has kinks, nor on the paths of lassos, which go through all strengths.
+        None is where a loss has kinks.
         """
-        loss = self._fitted_loss()
-        through_all = loss.has_kinks or (loss.is_quadratic and decades < SMOOTH)
-        return grid if through_all or not grid.automatic else replace(grid, apart=decades)
+        through_all = self._fitted_loss().has_kinks or not grid.automatic
+        return grid if through_all else replace(grid, apart=decades)
 
     def _grid_between(
         self, ends: Callable[[], tuple[float, float]], strongest: Callable[[], float] | None = None

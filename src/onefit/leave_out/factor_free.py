@@ -7,6 +7,7 @@ factor: a step of each is a product with X and one with Xᵀ.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from onefit.solvers.truncated import PRODUCTS, ROUGH, Seconds, approach, by_diag
 # made in single precision from products of the rows that all strengths share, in a fifth of what is told.
 DEARER, DEARER_OF_SEVERAL = 20.0, 2.0
 LITTLE = 0.05  # of the way of predictors, that may be left: in the mean loss it is far less than rows differ
+# Duality gap relative to that where a way begins, over the square of what is left of the way: measured, where
+# fits begin at others with the same rows.
+OF_GAP = 2.0
 SHARPEST = 1e-8  # error of steps that they may still wait for
 SWEEPS = 100  # of a step, at most, where the next one has a better model
 SHARE = 1e-3  # of the longest step, that the last one of fits that go on together may be
@@ -91,32 +95,76 @@ def take_less_than_bounds(fit: Fit) -> bool:
     return go_together(fit) and PARTS * rough_cost(fit) < bounds
 
 
-def complete(apart: Array, fit: Fit, curvature: Curvature | None, parts: Sequence[Index]) -> None:
-    """Put in the linear predictors of parts of the rows, each of which leaves together, that are missing."""
-    missing = [part for part in parts if np.isnan(apart[part]).any()]
-    for part, eta in zip(missing, left_out_roughly(fit, curvature, missing), strict=True):
-        apart[part] = eta
+@dataclass(eq=False)
+class FitsWithout:
+    """Fits without parts of the rows along a path, as near to their optima as a risk asks for.
+
+    The next one without a part begins at the last one without it, where the objective is smaller there: with
+    a weak penalty that is far nearer to the optimum than the fit with all rows, which bends to the part.
+
+    Attributes
+    ----------
+    last : dict
+        By their rows, coefficients and intercepts of the last fit without each part.
+    """
+
+    last: dict[bytes, tuple[Array, Array]] = field(default_factory=dict)
+
+    def complete(self, apart: Array, fit: Fit, curvature: Curvature | None, parts: Sequence[Index]) -> None:
+        """Put in the linear predictors of parts, each of which leaves together, that are missing."""
+        missing = [part for part in parts if np.isnan(apart[part]).any()]
+        for part, eta in zip(missing, self.left_out_roughly(fit, curvature, missing), strict=True):
+            apart[part] = eta
+
+    def left_out_roughly(
+        self, fit: Fit, curvature: Curvature | None, parts: Sequence[Index], little: float = LITTLE
+    ) -> list[Array]:
+        """Linear predictors of parts of the rows, each of which leaves together."""
+        if parts and go_together(fit):
+            return self._left_out_together(fit, curvature or factor(fit), parts)
+        return [self._left_out_apart(fit, curvature, part, little) for part in parts]
+
+    def _left_out_apart(
+        self, fit: Fit, curvature: Curvature | None, rows: Index, little: float = LITTLE
+    ) -> Array:
+        """Predictors of rows that leave together, by a fit without a factor where there is a way."""
+        start = coordinate_descent.levelled(fit_of_others(fit, rows))
+        found = _approached(start, self._begun(start, rows), curvature, rows, little)
+        self.last[rows.tobytes()] = found.coef, found.intercept
+        return found.eta[rows]
+
+    def _begun(self, start: Fit, rows: Index) -> Fit:
+        """The better one of a fit with all rows and the last one without some."""
+        known = self.last.get(rows.tobytes())
+        if known is None:
+            return start
+        last = coordinate_descent.levelled(Fit(start.problem, *known))
+        return last if last.objective < start.objective else start
+
+    def _left_out_together(self, fit: Fit, curvature: Curvature, parts: Sequence[Index]) -> list[Array]:
+        """Predictors of parts by steps with the factor of the fit; one by one where these do not settle."""
+        refits, f = FoldProblems.without(fit, curvature, parts), len(parts)
+        close, start = Roughly(SHARE, np.zeros(f)), refits.at_fit()
+        begun = Direction(start.coef, start.intercept)
+        end = steps_in_coefficients(refits, OfFit(curvature.roughly), close, begun, MAX_STEPS, mix=MIXED)
+        found = []
+        for j, rows in enumerate(parts):
+            if end.settled[j]:
+                found.append(end.predictors(fit.problem.X, rows, np.full(len(rows), j)))
+            else:
+                found.append(self._left_out_apart(fit, curvature, rows))
+        return found
 
 
-def left_out_roughly(
-    fit: Fit, curvature: Curvature | None, parts: Sequence[Index], little: float = LITTLE
-) -> list[Array]:
-    """Linear predictors of parts of the rows, each of which leaves together."""
-    if parts and go_together(fit):
-        return _left_out_together(fit, curvature or factor(fit), parts)
-    return [_left_out_apart(fit, curvature, part, little) for part in parts]
-
-
-def _left_out_apart(fit: Fit, curvature: Curvature | None, rows: Index, little: float = LITTLE) -> Array:
-    """Predictors of rows that leave together, by a fit without a factor where there is a way."""
-    start = fit_of_others(fit, rows)
+def _approached(start: Fit, begun: Fit, curvature: Curvature | None, rows: Index, little: float) -> Fit:
+    """A fit near its optimum, without a factor where there is a way."""
     by_column = goes_by_column(start)
     if on_pattern.serves(curvature, start) and not (by_column and _sweeps_take_less(start)):
-        return on_pattern.approach(start, curvature, ROUGH).fit.eta[rows]
+        return on_pattern.approach(begun, curvature, ROUGH).fit
     if by_column:
-        return moved_by_column(start, rows, little).eta[rows]
-    near = approached(start, curvature, ROUGH).fit
-    return (_ended(start) if near is start else near).eta[rows]
+        return moved_by_column(start, rows, little, begun)
+    near = approached(begun, curvature, ROUGH).fit
+    return _ended(begun) if near is begun else near
 
 
 def _ended(start: Fit) -> Fit:
@@ -139,40 +187,37 @@ def fit_of_others(fit: Fit, rows: int | Index) -> Fit:
     return Fit(fit.problem.without(rows), fit.coef, fit.intercept).known(eta=fit.eta)
 
 
-def _left_out_together(fit: Fit, curvature: Curvature, parts: Sequence[Index]) -> list[Array]:
-    """Predictors of parts by steps with the factor of the fit; and one by one where these do not settle."""
-    refits, f = FoldProblems.without(fit, curvature, parts), len(parts)
-    close, start = Roughly(SHARE, np.zeros(f)), refits.at_fit()
-    begun = Direction(start.coef, start.intercept)
-    end = steps_in_coefficients(refits, OfFit(curvature.roughly), close, begun, MAX_STEPS, mix=MIXED)
-    found = []
-    for j, rows in enumerate(parts):
-        if end.settled[j]:
-            found.append(end.predictors(fit.problem.X, rows, np.full(len(rows), j)))
-        else:
-            found.append(_left_out_apart(fit, curvature, rows))
-    return found
-
-
 def near_by(start: Fit, rows: Index, little: float) -> Fit:
     """A fit of coupled outputs with kinks, by Newton steps on patterns if these settle, else by columns."""
     near, is_there, *_ = on_pattern.approach(start, None, ROUGH)
     return near if is_there else moved_by_column(near, rows, little)
 
 
-def moved_by_column(start: Fit, rows: Index, little: float) -> Fit:
+def moved_by_column(start: Fit, rows: Index, little: float, begun: Fit | None = None) -> Fit:
     """A fit by sharper and sharper steps, until little of the way of some rows is left, as steps shrink.
 
-    That tells once they are nearer to the optimum than to the start, by the duality gap: beside a weak
-    penalty the first steps are too blunt to move at all.  Coupled outputs, which move in turn, go on until
-    little of the gap is left, too: how they shrink does not tell.
+    That tells once they are nearer to the optimum than to the start, by the duality gap.  Coupled outputs,
+    which move in turn, go on until little of the gap is left, too: how they shrink does not tell.
+
+    Parameters
+    ----------
+    start : Fit
+        From where the way is measured.
+    rows : (m,) int array
+    little : float
+    begun : Fit, optional
+        A nearer one of the same problem, if there is one: it may do as it is.
     """
-    start = coordinate_descent.levelled(start)
-    here = start.eta[rows]
-    of_gap = little if start.problem.is_coupled else 0.5
-    before, last, near = here, 0.0, of_gap * coordinate_descent.gap(start)
+    begun = start if begun is None else begun
+    gap = coordinate_descent.gap(start)
+    close = OF_GAP * little**2 * gap
+    if begun is not start and coordinate_descent.gap(begun) <= close:
+        return begun
+    before, here = start.eta[rows], begun.eta[rows]
+    last, near = float(np.linalg.norm(here - before)), gap * (little if start.problem.is_coupled else 0.5)
+    first = coordinate_descent.FIRST if begun is start else coordinate_descent.error_of_gap(begun, close)
     sweeps = coordinate_descent.MOST_SWEEPS if start.problem.loss.is_quadratic else SWEEPS
-    for _, fit in coordinate_descent.nearer(start, SHARPEST, sweeps):
+    for _, fit in coordinate_descent.nearer(begun, SHARPEST, sweeps, first):
         way, here = fit.eta[rows] - here, fit.eta[rows]
         step = float(np.linalg.norm(way))
         left = step * step / (last - step) if last > step else np.inf  # a geometric series

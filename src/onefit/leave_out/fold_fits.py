@@ -12,7 +12,7 @@ from onefit._typing import Array
 from onefit.cost import Work
 from onefit.curvature import Curvature
 from onefit.fit import Fit
-from onefit.leave_out.factor_free import go_together, goes_by_column, left_out_roughly, rough_cost
+from onefit.leave_out.factor_free import FitsWithout, go_together, goes_by_column, rough_cost
 from onefit.leave_out.sets import Folds
 from onefit.solvers import coordinate_descent
 
@@ -38,10 +38,10 @@ def have_to_be_solved(fit: Fit, sets: Folds) -> bool:
     return fit.is_kinked and not goes_by_column(fit) and _seconds(fit, sets) > cost.UNNOTICED
 
 
-def sets_left_out_roughly(fit: Fit, curvature: Curvature | None, sets: Folds) -> Array:
+def sets_left_out_roughly(fit: Fit, curvature: Curvature | None, sets: Folds, near: FitsWithout) -> Array:
     """Linear predictors of the rows that sets judge, from fits near their optima: of (t,) rows."""
     found, eta = np.empty((len(sets.rows), *fit.problem.outputs)), np.empty_like(fit.eta)
-    left_out = left_out_roughly(fit, curvature, list(sets.removed), CLOSELY)
+    left_out = near.left_out_roughly(fit, curvature, list(sets.removed), CLOSELY)
     for k, values in enumerate(left_out):
         eta[sets.removed[k]] = values
         found[sets.place(k)] = eta[sets.tested[k]]

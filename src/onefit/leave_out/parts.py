@@ -18,7 +18,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.leave_out.draws import LOOKS, MOST, NEGLIGIBLE, Draw, draw, expected_spread, size_for, wanting
-from onefit.leave_out.factor_free import PARTS, complete, goes_by_column, parts_of, rough_cost
+from onefit.leave_out.factor_free import PARTS, FitsWithout, goes_by_column, parts_of, rough_cost
 from onefit.leave_out.regression import regression_estimate
 from onefit.leave_out.result import Correction, Drawn
 from onefit.leave_out.yardstick import Yardstick, allowed
@@ -81,7 +81,7 @@ class _Sample:
         fit, found = state.fit, state.found
         inside, stepped = (yardstick.losses(frame, eta[frame]) for eta in (fit.eta, found.eta))
         eta = np.full(found.eta.shape, np.nan) if apart is None else apart.copy()
-        complete(eta, fit, state.curvature, parts_of(found.count))
+        FitsWithout().complete(eta, fit, state.curvature, parts_of(found.count))
         without = yardstick.losses(frame, eta[frame])
         stepped = np.clip(np.nan_to_num(stepped, nan=np.inf), None, 2.0 * without.max())  # may be anywhere
         in_frame = _linalg.with_axes(np.isin(found.rows, frame), eta)

@@ -17,7 +17,7 @@ from onefit.curvature import coordinates, cost_of_average, has_average
 from onefit.fit import Fit
 from onefit.leave_out.averaged import step_by_average
 from onefit.leave_out.draws import LOOKS, MOST, Draw, drawn_by
-from onefit.leave_out.factor_free import complete, parts_of
+from onefit.leave_out.factor_free import FitsWithout, parts_of
 from onefit.leave_out.parts import FIRST
 from onefit.leave_out.regression import ENOUGH, regression_estimate
 from onefit.leave_out.result import Correction, Drawn, LeftOut
@@ -57,7 +57,7 @@ def told_without_factor(
     if rows is None or yardstick is None:
         return None
     without = np.full(fit.eta.shape, np.nan) if apart is None else apart.copy()
-    complete(without, fit, None, parts_of(fit.problem.n))
+    FitsWithout().complete(without, fit, None, parts_of(fit.problem.n))
     known = _covariates(rows, yardstick, without)
     held = int(np.count_nonzero(yardstick.weights))
     m, most = min(FIRST, ENOUGH * known.shape[1]), held if fit.is_kinked else int(MOST * held)

@@ -103,9 +103,11 @@ def approach(start: Fit, sweeps: int = MOST_SWEEPS, *, to_pattern: bool = False)
     return _on_independent_columns(fit)
 
 
-def nearer(start: Fit, last: float, sweeps: int = MOST_SWEEPS) -> Iterator[tuple[float, Fit]]:
-    """Fits ever nearer to the optimum, each with the error of its step, down to that of the last."""
-    fit, error, step = start, FIRST, _stepping(start, sweeps)
+def nearer(
+    start: Fit, last: float, sweeps: int = MOST_SWEEPS, first: float = FIRST
+) -> Iterator[tuple[float, Fit]]:
+    """Fits ever nearer to the optimum, each with the error of its step, from the first to the last."""
+    fit, error, step = start, max(first, last), _stepping(start, sweeps)
     for _ in range(MOST_STEPS):
         fit = step(fit, error)
         yield error, fit
@@ -146,6 +148,26 @@ def levelled(fit: Fit) -> Fit:
         return fit
     shift = fit.intercept_gradient / fit.hessian.sum()
     return fit.moved(fit.coef, fit.intercept - shift).known(eta=fit.eta - shift)
+
+
+def error_of_gap(fit: Fit, left: float) -> float:
+    """Error of a step from a fit that leaves so much of the duality gap, or the usual first one."""
+    models = [model_of(fit, k) for k in range(fit.problem.n_outputs)] if fit.problem.is_coupled else [fit]
+    return min(FIRST, left / max(sum(map(_squares, models)), TINY))
+
+
+def _squares(fit: Fit) -> float:
+    """What errors of steps are relative to: squares of the model's response, less those of a constant."""
+    d = curved(fit.hessian)
+    response = _response(fit, d)
+    if fit.problem.intercept:
+        response = response - float(response @ d / d.sum())
+    return float(response @ (d * response))
+
+
+def _response(fit: Fit, d: Array) -> Array:
+    """Response of the loss's quadratic model."""
+    return np.asarray(fit.eta - fit.gradient / d - (0.0 if fit.problem.intercept else fit.intercept))
 
 
 def gap(fit: Fit) -> float:
@@ -201,9 +223,8 @@ def model_minimum(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
         return fit
     l1, l2 = (strength[which] for strength in fit.strengths)
     d = curved(fit.hessian)
-    response = fit.eta - fit.gradient / d - (0.0 if problem.intercept else fit.intercept)
     columns = _linalg.as_columns(_linalg.as_columns(X).scaled_columns(which, 1.0 / l1))
-    model = _WeightedNet(columns, d, response, float(l2[0] / l1[0] ** 2), bool(problem.intercept))
+    model = _WeightedNet(columns, d, _response(fit, d), float(l2[0] / l1[0] ** 2), bool(problem.intercept))
     scaled, level = model.way(fit.coef[which] * l1, float(fit.intercept), error, sweeps)
     coef = np.zeros_like(fit.coef)
     coef[which] = scaled / l1

@@ -283,6 +283,15 @@ def _strengths(problem: Problem) -> tuple[Array, Array]:
     return problem.separable.strengths(shape)
 
 
+def goes_through(fit: Fit) -> bool:
+    """Whether a path of least squares with kinks goes on from a fit by what enters and leaves.
+
+    One strength after the other then takes no more than a step to the last of them.
+    """
+    problem = fit.problem
+    return problem.loss.is_quadratic and problem.has_one_output and fit.is_kinked and not by_column.pays(fit)
+
+
 def are_nonnegative_squares(problem: Problem) -> bool:
     """Whether a problem is one of least squares with coefficients not below zero.
 

@@ -30,7 +30,7 @@ from onefit.leave_out.engine import (
 from onefit.leave_out.factor_free import (
     PARTS,
     TENTHS,
-    complete,
+    FitsWithout,
     go_together,
     goes_by_column,
     is_dear_to_factor,
@@ -92,6 +92,11 @@ class Judgement:
     def yardstick(self) -> Yardstick:
         """By which the engine says what is exact enough."""
         return yardstick(self.metric, self.target, self.weights)
+
+    @cached_property
+    def near(self) -> FitsWithout:
+        """Where fits without tenths or sets went at strengths near by."""
+        return FitsWithout()
 
     @property
     def is_of_squares(self) -> bool:
@@ -276,7 +281,7 @@ class Judgement:
         rows, apart = np.concatenate(parts), np.full(fit.eta.shape, np.nan)
         if before is not None and before.apart is not None:
             apart = before.apart.copy()
-        complete(apart, fit, curvature, parts)
+        self.near.complete(apart, fit, curvature, parts)
         covariates = self._of_rows(self._everyone, fit.eta)[:, None]
         known, chance = self._of_rows(rows, apart[rows]), alike(len(self.order), len(rows))
         verdict = from_sample(known, rows, chance, covariates, self.weights)
@@ -286,7 +291,7 @@ class Judgement:
         """Judge by fits without each set: near their optima, where that takes far less."""
         if not pay_roughly(solution.fit, sets):
             return self.verdict(self.thoroughly(solution))
-        losses = self.losses_of(sets.rows, sets_left_out_roughly(*solution, sets))
+        losses = self.losses_of(sets.rows, sets_left_out_roughly(*solution, sets, self.near))
         return Verdict(losses, np.zeros(len(losses)), np.inf, seen=len(self.order))
 
     def by_some_steps(self, solution: Solution) -> Verdict:

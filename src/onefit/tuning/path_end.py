@@ -11,6 +11,7 @@ import numpy as np
 from onefit.cost import UNNOTICED
 from onefit.curvature.iterated import cost_along_path
 from onefit.leave_out.factor_free import apart_cost
+from onefit.solvers.path import goes_through
 from onefit.solvers.solve import solve
 from onefit.solvers.truncated import Seconds
 from onefit.tuning.grid import APART, CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING, Grid
@@ -34,6 +35,12 @@ class PathEnd:
     seen: SeenPath
     judge: Callable[[list[int]], None]
     is_past: bool = False  # as it was when that was last asked
+
+    @property
+    def apart(self) -> float:
+        """Decades to the next strength that is visited: none on a path that goes through all of them."""
+        visited = self.seen.visited
+        return 0.0 if visited and goes_through(visited[-1]) else self.grid.apart
 
     @cached_property
     def _judgement(self) -> Judgement:
@@ -81,7 +88,7 @@ class PathEnd:
         rest = self.grid.values[len(self.seen.fits) :]
         decades = abs(float(np.log10(rest[-1] / self.seen.strengths[-1]))) if rest.size else 0.0
         judging = min(rest.size, np.ceil(decades / max(APART, self.grid.apart)))
-        visits = min(rest.size, np.ceil(decades / self.grid.apart)) if self.grid.apart else rest.size
+        visits = min(rest.size, np.ceil(decades / self.apart)) if self.apart else rest.size
         fits = visits * min(cost_along_path(fit, before.coef).seconds, apart_cost(fit))
         return fits + judging * self._judgement.seconds_at_first(fit)
 

@@ -184,7 +184,7 @@ class Walk:
     def _due(self, strength: float) -> Iterator[Problem]:
         """Go on to a strength, and visit it unless it is too near to the last."""
         self.seen.strengths.append(strength)
-        if self._is_due(self.grid.apart):
+        if self._is_due(self.end.apart):
             yield self.problem_at(strength)
         else:
             self.seen.add(None, None)

@@ -10,7 +10,8 @@ from scipy.sparse import csr_array
 
 from onefit import losses, penalties
 from onefit.fit import Fit
-from onefit.leave_out import factor_free, leave_out, parts
+from onefit.leave_out import leave_out, parts
+from onefit.leave_out.factor_free import FitsWithout
 from onefit.leave_out.stages import State
 from onefit.metrics import LogLoss, SquaredError
 from onefit.numerics import UNRELIABLE
@@ -109,18 +110,18 @@ def test_where_half_of_the_rows_tell_too_little_what_needs_no_warning_will_do(mo
 def test_tenths_that_were_left_out_before_are_not_again(monkeypatch):
     fit, judge = of_words(*CASES["logistic"], np.random.default_rng(0))
     monkeypatch.setattr(parts, "rough_cost", lambda _: 0.0)
-    anew, roughly = [], factor_free.left_out_roughly
+    anew, roughly = [], FitsWithout.left_out_roughly
 
-    def watched(fit, curvature, missing):
+    def watched(self, fit, curvature, missing):
         anew.extend(missing)
-        return roughly(fit, curvature, missing)
+        return roughly(self, fit, curvature, missing)
 
-    monkeypatch.setattr(factor_free, "left_out_roughly", watched)
+    monkeypatch.setattr(FitsWithout, "left_out_roughly", watched)
     plain = leave_out(fit, max_error=WANTED, yardstick=judge, for_bounds=np.inf)
     first, *_, last = tenths = parts.parts_of(fit.problem.n)
     assert len(anew) == len(tenths)
     apart = np.full(fit.problem.n, np.nan)
-    factor_free.complete(apart, fit, None, [first, last])
+    FitsWithout().complete(apart, fit, None, [first, last])
     anew.clear()
     found = leave_out(fit, max_error=WANTED, yardstick=judge, for_bounds=np.inf, apart=apart)
     assert sorted(map(min, anew)) == sorted(map(min, tenths[1:-1]))

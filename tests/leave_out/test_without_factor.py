@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import onefit
 from onefit.fit import Fit
 from onefit.leave_out import leave_out, without_factor
-from onefit.leave_out.factor_free import complete, parts_of
+from onefit.leave_out.factor_free import FitsWithout, parts_of
 from onefit.leave_out.refit import without
 from onefit.leave_out.rows_alone import RowsAlone
 from onefit.losses import Logistic, Multinomial
@@ -99,7 +99,7 @@ def test_each_class_loses_by_steps_what_it_does_without_its_tenths(store):
     """Beside steps by the average curvature one class moves farther than another."""
     fit = fit_at(n=300, store=store)
     judge, rows, without_tenths = yardstick_of(fit), RowsAlone(fit), np.full(fit.eta.shape, np.nan)
-    complete(without_tenths, fit, None, parts_of(300))
+    FitsWithout().complete(without_tenths, fit, None, parts_of(300))
     known = without_factor._covariates(rows, judge, without_tenths)
     _, tenths, stepped = known[:, :3].T
     for k in range(C):
@@ -181,7 +181,7 @@ def test_tenths_without_any_row_of_a_class_end_where_steps_lead(classes, l1_rati
     fit = solve(Fit.at_start(Problem(loss, penalty, X, y.astype(float), np.ones(160), intercept))).fit
     assert fit.problem.attains_levels(fit.problem.weights[:, None]).all()
     without_tenths = np.full(fit.eta.shape, np.nan)
-    complete(without_tenths, fit, None, parts_of(160))
+    FitsWithout().complete(without_tenths, fit, None, parts_of(160))
     assert np.isfinite(without_tenths).all()
     rest = np.delete(parts_of(160)[2], 3)
     assert not fit.problem.attains_levels(fit.problem.weights_without([parts_of(160)[2]])).any()

@@ -16,7 +16,7 @@ from onefit.exceptions import UnreliableWarning
 from onefit.fit import Fit
 from onefit.leave_out import factor_free, leave_out
 from onefit.leave_out.engine import begin, leave_some_out
-from onefit.leave_out.factor_free import is_dear_to_factor, left_out_roughly
+from onefit.leave_out.factor_free import FitsWithout, is_dear_to_factor
 from onefit.losses import Logistic, Multinomial, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss, SquaredError
 from onefit.penalties import L1, L2, Box, ElasticNet
@@ -49,8 +49,31 @@ def test_rows_that_leave_together_are_as_refits_have_them(n, p, penalty, loss, s
     solution = solve(Fit.at_start(problem))
     rows = np.arange(0, n, 10)
     refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
-    found = left_out_roughly(*solution, [rows])[0]
+    found = FitsWithout().left_out_roughly(*solution, [rows])[0]
     assert np.linalg.norm(found - refit) <= 0.15 * np.linalg.norm(refit - solution.fit.eta[rows])
+
+
+@pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+def test_along_a_path_rows_leave_from_where_they_left_before(ratio, store, loss, monkeypatch):
+    """As near to their refits as from the fit with all rows, by fewer sweeps where the penalty is weak."""
+    problem = _problem(120, 300, ElasticNet(1.0, ratio), 0.2, loss, store)
+    strengths, parts = np.geomspace(3.0, 0.02 if loss.is_quadratic else 0.2, 8), factor_free.parts_of(120)[:2]
+    near, counted, some = FitsWithout(), [], sweeps._some
+    monkeypatch.setattr(sweeps, "_some", lambda *given: counted.append(given[5]) or some(*given))
+    taken = {"along": 0, "anew": 0}
+    for strength in strengths:
+        fit = solve(Fit.at_start(replace(problem, penalty=ElasticNet(strength, ratio)))).fit
+        refits = [solve(Fit.at_start(fit.problem.without(rows))).fit.eta[rows] for rows in parts]
+        for kind, fits in (("along", near), ("anew", FitsWithout())):
+            counted.clear()
+            found = fits.left_out_roughly(fit, None, parts)
+            taken[kind] += sum(counted)
+            for one, refit, rows in zip(found, refits, parts, strict=True):
+                assert np.linalg.norm(one - refit) <= 0.15 * np.linalg.norm(refit - fit.eta[rows])
+    if loss.is_quadratic:  # the others are too few sweeps
+        assert taken["along"] < 0.7 * taken["anew"]
 
 
 @pytest.mark.parametrize("strength", [10.0, 0.1, 1e-3])
@@ -70,11 +93,11 @@ def test_parts_of_tall_tables_leave_together(kind, store, intercept, strength, m
     problem = Problem(loss, L2(strength), store(X), y, weights, level, mean_scaled=kind == "mean-scaled")
     solution, parts = solve(Fit.at_start(problem)), factor_free.parts_of(240)
     assert factor_free.go_together(solution.fit)
-    for found, rows in zip(left_out_roughly(*solution, parts), parts, strict=True):
+    for found, rows in zip(FitsWithout().left_out_roughly(*solution, parts), parts, strict=True):
         refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
         assert np.linalg.norm(found - refit) <= 0.02 * np.linalg.norm(refit - solution.fit.eta[rows])
     monkeypatch.setattr(factor_free, "MAX_STEPS", 1)  # in which none of them settles
-    for found, rows in zip(left_out_roughly(*solution, parts[:2]), parts, strict=False):
+    for found, rows in zip(FitsWithout().left_out_roughly(*solution, parts[:2]), parts, strict=False):
         refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
         assert np.linalg.norm(found - refit) <= 1e-3 * np.linalg.norm(refit - solution.fit.eta[rows])
 
@@ -136,7 +159,7 @@ def test_beside_a_weak_penalty_steps_that_hardly_move_are_no_end(strength, ratio
     solution = solve(Fit.at_start(problem))
     rows = np.arange(0, 60, 10)
     refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
-    found = left_out_roughly(*solution, [rows])[0]
+    found = FitsWithout().left_out_roughly(*solution, [rows])[0]
     assert np.linalg.norm(found - refit) <= 0.15 * np.linalg.norm(refit - solution.fit.eta[rows])
 
 
@@ -173,7 +196,7 @@ def test_steps_towards_rows_that_leave_together_stop_sweeping_early(monkeypatch)
 
     monkeypatch.setattr(sweeps, "enet_path", watched)
     rows = np.arange(0, 200, 10)
-    found = left_out_roughly(*solution, [rows])[0]
+    found = FitsWithout().left_out_roughly(*solution, [rows])[0]
     assert most
     assert max(most) < coordinate_descent.MOST_SWEEPS
     refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]

@@ -194,10 +194,11 @@ def near_by(start: Fit, rows: Index, little: float) -> Fit:
 
 
 def moved_by_column(start: Fit, rows: Index, little: float, begun: Fit | None = None) -> Fit:
-    """A fit by sharper and sharper steps, until little of the way of some rows is left, as steps shrink.
+    """A fit by sharper and sharper steps, until little of the way of some rows is left.
 
-    That tells once they are nearer to the optimum than to the start, by the duality gap.  Coupled outputs,
-    which move in turn, go on until little of the gap is left, too: how they shrink does not tell.
+    Beside an ℓ2 part the duality gap tells.  Else it is how steps shrink, once they are nearer to the optimum
+    than to the start by the gap, which is far too large there.  Coupled outputs move in turn, and go on until
+    little of the gap is left, too: how they shrink does not tell.
 
     Parameters
     ----------
@@ -214,14 +215,17 @@ def moved_by_column(start: Fit, rows: Index, little: float, begun: Fit | None = 
     if begun is not start and coordinate_descent.gap(begun) <= close:
         return begun
     before, here = start.eta[rows], begun.eta[rows]
-    last, near = float(np.linalg.norm(here - before)), gap * (little if start.problem.is_coupled else 0.5)
+    last, is_coupled = float(np.linalg.norm(here - before)), start.problem.is_coupled
+    tells = not is_coupled and bool(np.all(start.strengths[1] > 0))
+    near = close if tells else gap * (little if is_coupled else 0.5)
     first = coordinate_descent.FIRST if begun is start else coordinate_descent.error_of_gap(begun, close)
     sweeps = coordinate_descent.MOST_SWEEPS if start.problem.loss.is_quadratic else SWEEPS
     for _, fit in coordinate_descent.nearer(begun, SHARPEST, sweeps, first):
         way, here = fit.eta[rows] - here, fit.eta[rows]
         step = float(np.linalg.norm(way))
         left = step * step / (last - step) if last > step else np.inf  # a geometric series
-        if left <= little * np.linalg.norm(here - before) and coordinate_descent.gap(fit) <= near:
+        is_little = tells or left <= little * np.linalg.norm(here - before)
+        if is_little and coordinate_descent.gap(fit) <= near:
             return fit
         last = step
     return _ended(Fit(start.problem, fit.coef, fit.intercept))

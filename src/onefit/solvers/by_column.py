@@ -30,8 +30,9 @@ SWEEPS, PRODUCTS = 300, 300  # in a round, at most
 STEPS = 3  # on a pattern, with gradients anew
 CLOSE = 1e-8  # error of a step, relative to its gradient
 ROUNDING = 30.0 * EPS  # of a gradient, relative to what adds up to it
-USUAL, APART = 100.0, 10.0  # passes over what is stored, each as slow as so many in a product of matrices
+USUAL, APART = 300.0, 10.0  # passes over what is stored, each as slow as so many in a product of matrices
 CALLS = 6e3  # of Python, around them
+FACTORS, IN_FACTORS = 2.0, 3e3  # k³ that an active set takes with a new ℓ2 part, and calls around it
 IN_A_PRODUCT = 60.0  # the same, of two products and what goes with them
 
 
@@ -44,7 +45,7 @@ def pays(fit: Fit) -> bool:
     if columns.is_nearly_full or not np.all(fit.strengths[1] > 0):
         return False
     swept = 2.0 * USUAL * APART * columns.n_stored * k / problem.X.shape[1]
-    return Work(swept, CALLS).seconds < Work(k**3 / 6.0).seconds
+    return Work(swept, CALLS).seconds < Work(FACTORS * k**3, IN_FACTORS).seconds
 
 
 def solve(start: Fit) -> Fit | None:

@@ -32,7 +32,7 @@ from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import ROUNDING, toward
 from onefit.solvers.net_on_products import NetOnProducts
 from onefit.solvers.one_output import curved, model_of, shifted, with_output
-from onefit.solvers.sweeps import swept
+from onefit.solvers.sweeps import gap_of_net, swept
 
 MOST_STEPS = 20
 STEPS, SWEEPS = 5.0, 20.0  # usual steps, and sweeps over the columns in each
@@ -144,7 +144,7 @@ def _in_turn(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
 def levelled(fit: Fit) -> Fit:
     """The same coefficients of a quadratic loss with the best intercept beside them; others as they are."""
     problem = fit.problem
-    if not problem.loss.is_quadratic or not problem.intercept:
+    if not problem.loss.is_quadratic or not problem.has_one_output or not problem.intercept:
         return fit
     shift = fit.intercept_gradient / fit.hessian.sum()
     return fit.moved(fit.coef, fit.intercept - shift).known(eta=fit.eta - shift)
@@ -181,21 +181,14 @@ def gap(fit: Fit) -> float:
 
 
 def _gap(fit: Fit) -> float:
-    """The same of one output.
-
-    The ℓ2 part is rows of its own, and the dual point are the residuals, as much shorter as it takes to be
-    feasible.  The intercept is the best one beside the coefficients.
-    """
+    """The same of one output, with the best intercept beside the coefficients."""
     problem, d = fit.problem, curved(fit.hessian)
     l1, l2 = fit.strengths
     level, g, along = float(fit.intercept_gradient), fit.gradient, fit.loss_gradient
     if abs(level) > ROUNDING * float(np.abs(g).sum()):
         g = g - d * (level / d.sum())
         along = _linalg.transposed_times(problem.X, g)
-    pull = -along - l2 * fit.coef
-    t = 1.0 / max(1.0, float(np.max(np.abs(pull) / l1)))
-    squares = float(g @ (g / d) + fit.coef @ (l2 * fit.coef))
-    return 0.5 * (1.0 - t) ** 2 * squares + float(np.sum(l1 * np.abs(fit.coef) - t * pull * fit.coef))
+    return gap_of_net(fit.coef, -along, float(g @ (g / d)), l1, l2)
 
 
 def _open(fit: Fit) -> tuple[Index, Index]:
@@ -288,7 +281,7 @@ class _WeightedNet(NamedTuple):
         X = _linalg.as_columns(self.columns.with_column(long)).by_column()
         X.data *= root[X.indices]
         begun = np.append(start, (start_level - level) / long)
-        coef = swept(X, rest, begun, self.ridge, error, sweeps)
+        coef = swept(X, rest, begun, self.ridge, error, sweeps, bordered=True)
         return coef[:-1], level + long * float(coef[-1])
 
     def by_row(self, start: Array, _: float, error: float, sweeps: int) -> tuple[Array, float]:

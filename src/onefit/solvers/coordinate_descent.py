@@ -143,8 +143,9 @@ def _in_turn(fit: Fit, X: Array, error: float, sweeps: int) -> Fit:
 
 def levelled(fit: Fit) -> Fit:
     """The same coefficients of a quadratic loss with the best intercept beside them; others as they are."""
-    problem = fit.problem
-    if not problem.loss.is_quadratic or not problem.has_one_output or not problem.intercept:
+    problem, loss = fit.problem, fit.problem.loss
+    squares = loss.is_quadratic and not loss.is_kinked and problem.has_one_output
+    if not squares or not problem.intercept:
         return fit
     shift = fit.intercept_gradient / fit.hessian.sum()
     return fit.moved(fit.coef, fit.intercept - shift).known(eta=fit.eta - shift)

@@ -240,22 +240,29 @@ class ActiveSetCurvature(OfFactor):
 class LeastSquaresPath:
     """Least-squares problems that differ in their penalty, solved exactly one after the other.
 
-    By active sets, or by column.
+    By active sets, or by column.  ``enough`` says of which fits no more is asked than coordinate descent
+    leaves.
     """
 
-    def __init__(self, start: Fit | None = None) -> None:
+    def __init__(self, start: Fit | None = None, enough: Callable[[Fit], bool] | None = None) -> None:
         self._active: ActiveSet | None = None
-        self._last = start
+        self._last, self._enough = start, enough
 
     def next(self, problem: Problem) -> newton.Solution:
         """The solution of one more, from the last; its curvature is valid until the next is asked for."""
         last = self._last
         start = last and Fit(problem, last.coef, last.intercept)
-        by_columns = by_column.solve(start) if start is not None and by_column.pays(start) else None
+        by_columns = self._by_column(start) if start is not None and by_column.pays(start) else None
         if by_columns is not None:
             self._last = by_columns
             return newton.Solution.of(by_columns)
         return self._by_active_set(problem)
+
+    def _by_column(self, start: Fit) -> Fit | None:
+        if self._enough is None or not self._enough(start):
+            return by_column.solve(start)
+        near = coordinate_descent.approach(start)
+        return near if self._enough(near) else by_column.solve(near)
 
     def _by_active_set(self, problem: Problem) -> newton.Solution:
         intercept = bool(problem.intercept)
@@ -305,6 +312,11 @@ def are_nonnegative_squares(problem: Problem) -> bool:
     return bool(max(n, p) * p <= DENSE and np.all((lower == 0) & (upper == np.inf)))
 
 
-def least_squares_path(problems: Iterable[Problem]) -> Iterator[newton.Solution]:
-    """Solve least-squares problems that differ in their penalty, exactly: by active sets, or by column."""
-    return map(LeastSquaresPath().next, problems)
+def least_squares_path(
+    problems: Iterable[Problem], enough: Callable[[Fit], bool] | None = None
+) -> Iterator[newton.Solution]:
+    """Solve least-squares problems that differ in their penalty: by active sets, or by column.
+
+    ``enough`` says of which fits no more is asked than coordinate descent leaves; others are exact.
+    """
+    return map(LeastSquaresPath(enough=enough).next, problems)

@@ -133,8 +133,8 @@ def solve_path(
 ) -> Iterator[Solution]:
     """Solve problems that differ in their penalty, each from the last.
 
-    A solution's curvature is valid until the next one is asked for.  ``enough`` says of which fits of curved
-    losses no more is asked than coordinate descent leaves: an objective known to a millionth.
+    A solution's curvature is valid until the next one is asked for.  ``enough`` says of which fits no
+    more is asked than coordinate descent leaves: an objective known to a millionth.
     """
     problems = iter(problems)
     first = next(problems)
@@ -145,7 +145,7 @@ def solve_path(
     if first.loss.has_kinks or not isinstance(first.penalty, SeparablePenalty):
         return from_the_last(problems, lambda start, _: solve(start))
     of_one = first.loss.is_quadratic and first.has_one_output
-    return least_squares_path(problems) if of_one else newton_path(problems, enough)
+    return (least_squares_path if of_one else newton_path)(problems, enough)
 
 
 def _path_in_lasso_coordinates(

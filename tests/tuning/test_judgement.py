@@ -76,6 +76,21 @@ def test_along_a_path_rows_leave_from_where_they_left_before(ratio, store, loss,
         assert taken["along"] < 0.7 * taken["anew"]
 
 
+def test_fits_without_parts_are_kept_while_they_take_little_room(monkeypatch):
+    fit = solve(Fit.at_start(_problem(120, 300, L1(0.5), 0.2, Squared()))).fit
+    parts, near = factor_free.parts_of(120), FitsWithout()
+    found = near.left_out_roughly(fit, None, parts)
+    sizes = [len(values) for _, values, _ in near.last.values()]
+    assert len(sizes) == len(parts)
+    near.left_out_roughly(fit, None, parts)  # takes the places of the same
+    assert len(near.last) == len(parts)
+    monkeypatch.setattr(factor_free, "MOST_HELD", sum(sizes[:3]))
+    few = FitsWithout()
+    for one, other in zip(few.left_out_roughly(fit, None, parts), found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert 3 <= len(few.last) < len(parts)
+
+
 @pytest.mark.parametrize("strength", [10.0, 0.1, 1e-3])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])

@@ -34,6 +34,7 @@ SHARPEST = 1e-8  # error of steps that they may still wait for
 SWEEPS = 100  # of a step, at most, where the next one has a better model
 SHARE = 1e-3  # of the longest step, that the last one of fits that go on together may be
 MIXED = 12  # of their steps, which a factor that is off by a tenth of the rows makes slow
+MOST_HELD = 2**23  # coefficients of fits without parts that are kept: 64 MiB
 USUAL_PASSES = 12.0  # over all rows, in which these settle
 PARTS = 10  # of the rows, each of which leaves together
 TENTHS = 2  # of them, by which a strength is looked at first
@@ -105,10 +106,11 @@ class FitsWithout:
     Attributes
     ----------
     last : dict
-        By their rows, coefficients and intercepts of the last fit without each part.
+        By their rows, of the last fit without each part, where all these take little room: places of the
+        coefficients that are not zero, these, and the intercept.
     """
 
-    last: dict[bytes, tuple[Array, Array]] = field(default_factory=dict)
+    last: dict[bytes, tuple[Index, Array, Array]] = field(default_factory=dict)
 
     def complete(self, apart: Array, fit: Fit, curvature: Curvature | None, parts: Sequence[Index]) -> None:
         """Put in the linear predictors of parts, each of which leaves together, that are missing."""
@@ -130,15 +132,24 @@ class FitsWithout:
         """Predictors of rows that leave together, by a fit without a factor where there is a way."""
         start = coordinate_descent.levelled(fit_of_others(fit, rows))
         found = _approached(start, self._begun(start, rows), curvature, rows, little)
-        self.last[rows.tobytes()] = found.coef, found.intercept
+        self._keep(rows.tobytes(), found)
         return found.eta[rows]
+
+    def _keep(self, part: bytes, found: Fit) -> None:
+        inside = np.flatnonzero(found.coef)
+        held = sum(len(values) for own, (_, values, _) in self.last.items() if own != part)
+        if held + len(inside) <= MOST_HELD:
+            self.last[part] = inside, found.coef.flat[inside], found.intercept
 
     def _begun(self, start: Fit, rows: Index) -> Fit:
         """The better one of a fit with all rows and the last one without some."""
         known = self.last.get(rows.tobytes())
         if known is None:
             return start
-        last = coordinate_descent.levelled(Fit(start.problem, *known))
+        inside, values, level = known
+        coef = np.zeros_like(start.coef)
+        coef.flat[inside] = values
+        last = coordinate_descent.levelled(Fit(start.problem, coef, level))
         return last if last.objective < start.objective else start
 
     def _left_out_together(self, fit: Fit, curvature: Curvature, parts: Sequence[Index]) -> list[Array]:

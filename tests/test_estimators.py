@@ -209,6 +209,18 @@ def test_a_response_of_one_column_is_one_response(diabetes, model):
     assert column.loo_.value == one.loo_.value
 
 
+def test_a_share_of_one_is_a_lasso_whatever_the_spread_of_y():
+    """Shares are of a response divided by its spread, which may not round."""
+    for spread in np.random.default_rng(0).uniform(0.0, 3.0, 200):
+        assert ElasticNetLOO(l1_ratio=1.0)._ratios(float(spread)) == [1.0]
+
+
+def test_lassos_of_several_targets_go_through_all_strengths():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(60, 15)), rng.normal(size=(60, 2))
+    assert len(LassoLOO(alphas=30).fit(X, X[:, :2] + Y).alphas_) >= 30
+
+
 def test_several_l1_ratios_keep_the_best(diabetes):
     X, y = diabetes
     risks = {r: ElasticNetLOO(20, l1_ratio=r).fit(X, y).risk_path_.min() for r in (0.3, 0.9)}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, random_array
 
 from onefit import losses, penalties
 from onefit.fit import Fit
@@ -38,6 +38,24 @@ def test_optima_are_those_of_active_sets(intercept, factored, monkeypatch):
         np.testing.assert_allclose(last.coef, exact.coef, rtol=1e-8, atol=1e-9)
         np.testing.assert_allclose(last.intercept, exact.intercept, rtol=1e-10)
         assert np.array_equal(last.coef != 0, exact.coef != 0)
+
+
+def test_paths_end_where_the_objective_is_known_to_a_millionth(monkeypatch):
+    """Of fits of which no more is asked: beside weak penalties, too, where the first steps move nothing."""
+    rng = np.random.default_rng(3)
+    X = random_array((200, 400), density=0.02, rng=rng, format="csc")
+    y, weights, strengths = (
+        X @ rng.normal(size=400) + 0.1 * rng.normal(size=200),
+        np.ones(200),
+        np.geomspace(1, 1e-4, 12),
+    )
+    own = [Problem(losses.Squared(), penalties.ElasticNet(a, 0.3), X, y, weights) for a in strengths]
+    monkeypatch.setattr(by_column, "pays", lambda fit: bool(np.any(fit.coef)))
+    exact = [solution.fit for solution in least_squares_path(own)]
+    near = [solution.fit for solution in least_squares_path(own, lambda _: True)]
+    excess = [one.objective / other.objective - 1.0 for one, other in zip(near, exact, strict=True)]
+    assert max(excess) <= 1e-6
+    assert any(np.any(one.coef != other.coef) for one, other in zip(near, exact, strict=True))
 
 
 def test_paths_change_over_where_factors_are_dear(monkeypatch):

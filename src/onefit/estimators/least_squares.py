@@ -128,7 +128,9 @@ class ElasticNetLOO(_AlongKinks):
 
     Minimises ½ Σ w (y − Xβ − b)² / Σw + alpha (l1_ratio ‖β‖₁ + ½ (1 − l1_ratio) ‖β‖²), the scale of
     ``sklearn.linear_model.ElasticNet``.  The path is solved by active sets, to machine precision, and each
-    point is judged with the factor that solved it.
+    point is judged with the factor that solved it.  On sparse columns, where a factor takes longer than
+    coordinate descent, an automatic path visits three strengths a decade far from the smallest risk, whose
+    objective is known to a millionth; the one that is chosen is solved to machine precision, too.
 
     Stands in for ``ElasticNetCV``.  What differs is what differs in ``LassoLOO``; and, on an automatic path,
     what ``l1_ratio`` is a share of.
@@ -190,7 +192,7 @@ class ElasticNetLOO(_AlongKinks):
             raise ValueError(f"l1_ratio must lie in (0, 1] (0 is ridge: use RidgeLOO), got {self.l1_ratio!r}")
         # y and β divided by s: ρ ‖β/s‖₁ + ½ (1 − ρ) ‖β/s‖² = (ρ s ‖β‖₁ + ½ (1 − ρ) ‖β‖²) / s²
         unit = spread if is_count(self.alphas) and spread > 0 else 1.0
-        return [float(ratio * unit / (ratio * unit + 1.0 - ratio)) for ratio in ratios]
+        return [float(ratio * unit / (ratio * unit + (1.0 - ratio))) for ratio in ratios]
 
 
 @documented

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ SHARPEST = 1e-8  # error of steps that they may still wait for
 SWEEPS = 100  # of a step, at most, where the next one has a better model
 SHARE = 1e-3  # of the longest step, that the last one of fits that go on together may be
 MIXED = 12  # of their steps, which a factor that is off by a tenth of the rows makes slow
-MOST_HELD = 2**23  # coefficients of fits without parts that are kept: 64 MiB
+MOST_HELD = 2**22  # coefficients of fits without parts that are kept: 64 MiB with their places
 USUAL_PASSES = 12.0  # over all rows, in which these settle
 PARTS = 10  # of the rows, each of which leaves together
 TENTHS = 2  # of them, by which a strength is looked at first
@@ -108,9 +109,12 @@ class FitsWithout:
     last : dict
         By their rows, of the last fit without each part, where all these take little room: places of the
         coefficients that are not zero, these, and the intercept.
+    design : object
+        X of the fits: what was found in other columns or coordinates is forgotten.
     """
 
     last: dict[bytes, tuple[Index, Array, Array]] = field(default_factory=dict)
+    design: Any = None
 
     def complete(self, apart: Array, fit: Fit, curvature: Curvature | None, parts: Sequence[Index]) -> None:
         """Put in the linear predictors of parts, each of which leaves together, that are missing."""
@@ -122,6 +126,8 @@ class FitsWithout:
         self, fit: Fit, curvature: Curvature | None, parts: Sequence[Index], little: float = LITTLE
     ) -> list[Array]:
         """Linear predictors of parts of the rows, each of which leaves together."""
+        if self.design is not fit.problem.X:
+            self.design, self.last = fit.problem.X, {}
         if parts and go_together(fit):
             return self._left_out_together(fit, curvature or factor(fit), parts)
         return [self._left_out_apart(fit, curvature, part, little) for part in parts]
@@ -136,9 +142,10 @@ class FitsWithout:
         return found.eta[rows]
 
     def _keep(self, part: bytes, found: Fit) -> None:
+        self.last.pop(part, None)
         inside = np.flatnonzero(found.coef)
-        held = sum(len(values) for own, (_, values, _) in self.last.items() if own != part)
-        if held + len(inside) <= MOST_HELD:
+        held = sum(len(values) for _, values, _ in self.last.values())
+        if held + len(inside) <= MOST_HELD and _has_optimum(found):
             self.last[part] = inside, found.coef.flat[inside], found.intercept
 
     def _begun(self, start: Fit, rows: Index) -> Fit:
@@ -178,9 +185,14 @@ def _approached(start: Fit, begun: Fit, curvature: Curvature | None, rows: Index
     return _ended(begun) if near is begun else near
 
 
+def _has_optimum(fit: Fit) -> bool:
+    """Whether something is left of every class: else fits run off for ever, the farther the more steps."""
+    return bool(fit.problem.attains_levels(fit.problem.weights[:, None]).all())
+
+
 def _ended(start: Fit) -> Fit:
-    """The optimum, or, where nothing is left of a class and there is none, where columns or steps lead."""
-    if start.problem.attains_levels(start.problem.weights[:, None]).all():
+    """The optimum, or, where there is none, where columns or steps lead."""
+    if _has_optimum(start):
         return solve(start).fit
     if goes_by_column(start):
         return start
@@ -226,17 +238,18 @@ def moved_by_column(start: Fit, rows: Index, little: float, begun: Fit | None = 
     if begun is not start and coordinate_descent.gap(begun) <= close:
         return begun
     before, here = start.eta[rows], begun.eta[rows]
-    last, is_coupled = float(np.linalg.norm(here - before)), start.problem.is_coupled
-    tells = not is_coupled and bool(np.all(start.strengths[1] > 0))
-    near = close if tells else gap * (little if is_coupled else 0.5)
+    last = 0.0 if begun is start else None  # from a nearer one no more than a step is left
+    near = gap * (little if start.problem.is_coupled else 0.5)
+    tells = coordinate_descent.gap_tells(start)
     first = coordinate_descent.FIRST if begun is start else coordinate_descent.error_of_gap(begun, close)
     sweeps = coordinate_descent.MOST_SWEEPS if start.problem.loss.is_quadratic else SWEEPS
     for _, fit in coordinate_descent.nearer(begun, SHARPEST, sweeps, first):
         way, here = fit.eta[rows] - here, fit.eta[rows]
         step = float(np.linalg.norm(way))
+        last = 2.0 * step if last is None else last
         left = step * step / (last - step) if last > step else np.inf  # a geometric series
-        is_little = tells or left <= little * np.linalg.norm(here - before)
-        if is_little and coordinate_descent.gap(fit) <= near:
+        is_little = not tells and left <= little * np.linalg.norm(here - before)
+        if coordinate_descent.gap(fit) <= (near if is_little else close):
             return fit
         last = step
     return _ended(Fit(start.problem, fit.coef, fit.intercept))

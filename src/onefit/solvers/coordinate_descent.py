@@ -40,6 +40,7 @@ OF_SEVERAL = 2.0  # times as many where outputs are coupled, each of which moves
 IN_A_SWEEPER = 3e3  # calls around each
 NEWTON_STEPS = 10.0  # that find a pattern and end there, about
 FIRST, LAST, SHARPER = 1e-2, 1e-5, 0.1  # error of the steps, relative: each a tenth of the last
+SHARPEST = 1e-14  # the same, as long as a gap asks for it
 NEAR = 1e-6  # fall of the objective, relative to it, that ends the steps
 MOST_SWEEPS = 1000  # of a step
 CLOSE = 1e-2  # gradient of all columns, in kinks, from which on only Newton steps are missing
@@ -95,12 +96,18 @@ def approach(start: Fit, sweeps: int = MOST_SWEEPS, *, to_pattern: bool = False)
 
     Only so near ``to_pattern`` that most coefficients are in that are to be, where other steps go on.
     """
-    fit = start
-    for error, moved in nearer(start, LAST, sweeps):
+    fit, told = start, gap_tells(start)
+    for error, moved in nearer(start, SHARPEST if told else LAST, sweeps):
         fall, fit = fit.objective - moved.objective, moved
-        if error <= LAST and (to_pattern or not fall > NEAR * abs(fit.objective)):
+        is_there = (gap(fit) if told else max(fall, 0.0)) <= NEAR * abs(fit.objective)
+        if (error <= LAST and to_pattern) or (is_there and (told or error <= LAST)):
             break
     return _on_independent_columns(fit)
+
+
+def gap_tells(fit: Fit) -> bool:
+    """Whether the duality gap is near to what is left to fall: with ℓ2 parts, and outputs not in turn."""
+    return not fit.problem.is_coupled and bool(np.all(fit.strengths[1] > 0))
 
 
 def nearer(
@@ -145,7 +152,7 @@ def levelled(fit: Fit) -> Fit:
     """The same coefficients of a quadratic loss with the best intercept beside them; others as they are."""
     problem, loss = fit.problem, fit.problem.loss
     squares = loss.is_quadratic and not loss.is_kinked and problem.has_one_output
-    if not squares or not problem.intercept:
+    if not squares or not problem.intercept or not np.any(fit.hessian):
         return fit
     shift = fit.intercept_gradient / fit.hessian.sum()
     return fit.moved(fit.coef, fit.intercept - shift).known(eta=fit.eta - shift)

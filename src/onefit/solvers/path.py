@@ -238,10 +238,10 @@ class ActiveSetCurvature(OfFactor):
 
 
 class LeastSquaresPath:
-    """Least-squares problems that differ in their penalty, solved exactly one after the other.
+    """Least-squares problems that differ in their penalty, solved one after the other.
 
-    By active sets, or by column.  ``enough`` says of which fits no more is asked than coordinate descent
-    leaves.
+    Exactly, by active sets or by column, but where ``enough`` says that no more is asked of a fit than
+    coordinate descent leaves.
     """
 
     def __init__(self, start: Fit | None = None, enough: Callable[[Fit], bool] | None = None) -> None:
@@ -291,12 +291,11 @@ def _strengths(problem: Problem) -> tuple[Array, Array]:
 
 
 def goes_through(fit: Fit) -> bool:
-    """Whether a path of least squares with kinks goes on from a fit by what enters and leaves.
+    """Whether a path goes on from a fit of least squares with kinks through all strengths.
 
-    One strength after the other then takes no more than a step to the last of them.
+    From one to the next little changes, and no strength takes long, but where columns move one at a time.
     """
-    problem = fit.problem
-    return problem.loss.is_quadratic and problem.has_one_output and fit.is_kinked and not by_column.pays(fit)
+    return fit.problem.loss.is_quadratic and fit.is_kinked and not by_column.pays(fit)
 
 
 def are_nonnegative_squares(problem: Problem) -> bool:

@@ -41,7 +41,7 @@ def swept(
     start : (k,) array
     ridge : float
     error : float
-        Duality gap that ends it, relative to ‖y‖².
+        Duality gap that ends it, relative to ‖y‖²: scikit-learn's, or without an ℓ2 part none but that.
     sweeps : int
         At most.
     bordered : bool, default False
@@ -99,8 +99,8 @@ def _gap(X: Any, y: Array, coef: Array, ridge: float, known: dict[str, Any], *, 
 def gap_of_net(coef: Array, along: Array, squares: float, l1: Array | float, l2: Array | float) -> float:
     """Duality gap of a lasso or an elastic net.
 
-    The dual point are the residuals, as they are beside an ℓ2 part, or as much shorter as it takes to be
-    feasible, with the ℓ2 part as rows of its own: whichever tells more.
+    The dual point is that of the residuals, as they are beside an ℓ2 part, or as much shorter as it takes to
+    be feasible, with the ℓ2 part as rows of its own: whichever tells more.
 
     Parameters
     ----------

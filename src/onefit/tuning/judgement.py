@@ -244,15 +244,20 @@ class Judgement:
     def _tenths_hold(self, count: float) -> bool:
         return TENTHS * len(self.order) >= PARTS * count
 
-    def _pays_by_tenths(self, fit: Fit, count: int, before: Verdict | None = None) -> bool:
-        """Whether so many rows are judged by tenths: where single rows take longer, or tenths tell more."""
+    def _pays_by_tenths(
+        self, fit: Fit, count: int, before: Verdict | None = None, *, alike: bool = False
+    ) -> bool:
+        """Whether so many rows are judged by tenths: where single rows take longer, or tenths tell more.
+
+        Few rows that leave in tenths tell less than as many alone, unless others were judged ``alike``.
+        """
         seen, solved = (0, 0) if before is None else (before.seen, before.solved)
         if seen and (self._has_large_tenths or is_dear_to_factor(fit, TENTHS)):
             return True
         if solved or not fit.is_kinked:
             return not solved and self.leave_together(fit)
         takes_less = cost_of_some(fit, count) > max(UNNOTICED, self._by_tenths_cost(fit, count, seen))
-        return takes_less and (seen > 0 or self._has_large_tenths)
+        return takes_less and (seen > 0 or alike or self._has_large_tenths)
 
     def _by_tenths_cost(self, fit: Fit, count: int, seen: int = 0) -> float:
         n = len(self.order)
@@ -370,13 +375,16 @@ class Judgement:
         before: Verdict | None,
         solved: Callable[[], Solution],
         stepped: Callable[[], Stepped],
+        *,
+        by_tenths: bool = False,
     ) -> Verdict:
         """Judge by so many rows: by tenths what began so, else by rows that are solved without themselves.
 
         Where bounds of all rows take no longer than these, and are close enough, none is solved.
         ``solved`` is the fit to machine precision with its curvature, which tenths may do without.
+        ``by_tenths`` says whether what a strength is held against was judged so.
         """
-        by_tenths = self._pays_by_tenths(fit, count, before)
+        by_tenths = self._pays_by_tenths(fit, count, before, alike=by_tenths)
         is_open = not fit.is_kinked and (before is None or not before.left_out)
         tries_bounds = is_open and not (by_tenths and take_less_than_bounds(fit))
         within = max(UNNOTICED, cost_of_some(fit, count))

@@ -191,11 +191,15 @@ class _Race:
         return self.finished[best]
 
     def _looked_at(self, j: int) -> int:
-        """Judge a strength as those that it is held against were; returns the choice after that."""
-        others = judged(self.verdicts).values()
-        count, by_tenths = max(known.left_out for known in others), any(known.seen for known in others)
+        """Judge a strength as the smallest risk was, which it is held against; returns the choice then."""
+        others = judged(self.verdicts)
+        count, least = (
+            max(known.left_out for known in others.values()),
+            others.get(smallest(self.result.risks)),
+        )
+        by_tenths = any(known.seen for known in others.values()) if least is None else least.seen > 0
         if by_tenths or count < len(self.judgement.order):
-            self._judge(j, count)
+            self._judge(j, count, by_tenths=by_tenths)
         else:
             self.verdicts[j] = self._thorough(j)
         self._choose()
@@ -270,11 +274,11 @@ class _Race:
         verdict = self.verdicts[j]
         return verdict is not None and verdict.left_out > 0
 
-    def _judge(self, j: int, count: int) -> None:
+    def _judge(self, j: int, count: int, *, by_tenths: bool = False) -> None:
         if self._is_in_part(j):
             one, known = self.entrants[j], self.verdicts[j]
             self.verdicts[j] = self.judgement.better(
-                one.fit, count, known, lambda: one.solution, lambda: one.stepped
+                one.fit, count, known, lambda: one.solution, lambda: one.stepped, by_tenths=by_tenths
             )
         else:
             self.verdicts[j] = self._thorough(j)

@@ -76,6 +76,17 @@ def test_along_a_path_rows_leave_from_where_they_left_before(ratio, store, loss,
         assert taken["along"] < 0.7 * taken["anew"]
 
 
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_tenths_of_a_model_without_columns_move_its_intercept(ratio):
+    problem = _problem(120, 30, ElasticNet(1e3, ratio), 0.5, Logistic())
+    fit, parts = solve(Fit.at_start(problem)).fit, factor_free.parts_of(120)[:2]
+    assert not np.any(fit.coef)
+    for found, rows in zip(FitsWithout().left_out_roughly(fit, None, parts), parts, strict=True):
+        refit = solve(Fit.at_start(problem.without(rows))).fit
+        assert np.linalg.norm(refit.eta[rows] - fit.eta[rows]) > 0.0
+        np.testing.assert_allclose(found, refit.eta[rows], atol=1e-6)
+
+
 def test_what_leaves_in_other_columns_begins_anew():
     """As on a path in the span of the rows after one in columns: coefficients have another shape."""
     problem = _problem(120, 300, ElasticNet(0.5, 0.5), 0.2, Squared())

@@ -189,14 +189,15 @@ def gap(fit: Fit) -> float:
 
 
 def _gap(fit: Fit) -> float:
-    """The same of one output, with the best intercept beside the coefficients."""
+    """The same of one output: what the best intercept beside the coefficients brings, and the gap then."""
     problem, d = fit.problem, curved(fit.hessian)
     l1, l2 = fit.strengths
     level, g, along = float(fit.intercept_gradient), fit.gradient, fit.loss_gradient
+    by_level = 0.5 * level**2 / float(d.sum())
     if abs(level) > ROUNDING * float(np.abs(g).sum()):
         g = g - d * (level / d.sum())
         along = _linalg.transposed_times(problem.X, g)
-    return gap_of_net(fit.coef, -along, float(g @ (g / d)), l1, l2)
+    return by_level + gap_of_net(fit.coef, -along, float(g @ (g / d)), l1, l2)
 
 
 def _open(fit: Fit) -> tuple[Index, Index]:

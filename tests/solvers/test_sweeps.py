@@ -85,3 +85,16 @@ def test_the_gap_of_a_net_holds_what_is_left(away):
     assert max(left, 0.0) - 1e-9 <= gap
     if away == 0.0:
         assert gap <= 1e-6 * (y @ y)
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1e-3, 1e3, 1e8])
+@pytest.mark.parametrize("ridge", [1e-3, 1.0, 1e3])
+def test_units_of_the_response_change_nothing(ridge, unit):
+    """In columns in which ℓ1 is one an ℓ2 beside it goes as the square of the unit."""
+    rng = np.random.default_rng(3)
+    X = sp.random_array((60, 90), density=0.2, rng=rng, format="csc")
+    y, start = 5.0 * rng.normal(size=60), np.zeros(90)
+    found = sweeps.swept(X, y, start, ridge, 1e-12, MOST)
+    other = sweeps.swept(X / unit, unit * y, start, ridge / unit**2, 1e-12, MOST)
+    assert np.any(found)
+    np.testing.assert_allclose(other / unit**2, found, rtol=1e-7, atol=1e-9 * np.abs(found).max())

@@ -32,7 +32,7 @@ from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import ROUNDING, toward
 from onefit.solvers.net_on_products import NetOnProducts
 from onefit.solvers.one_output import curved, model_of, shifted, with_output
-from onefit.solvers.sweeps import gap_of_net, swept
+from onefit.solvers.sweeps import gap_of_net, shares, swept
 
 MOST_STEPS = 20
 STEPS, SWEEPS = 5.0, 20.0  # usual steps, and sweeps over the columns in each
@@ -295,19 +295,20 @@ class _WeightedNet(NamedTuple):
 
     def by_row(self, start: Array, _: float, error: float, sweeps: int) -> tuple[Array, float]:
         """The same, with centred columns: nearly full ones beside a border would take far more sweeps."""
+        unit, strength = shares(self.ridge)
         lasso = ElasticNet(
-            alpha=(1.0 + self.ridge) / self.d.sum(),
-            l1_ratio=1.0 / (1.0 + self.ridge),
+            alpha=strength.alpha / self.d.sum(),
+            l1_ratio=strength.l1_ratio,
             fit_intercept=self.intercept,
             tol=error,
             max_iter=sweeps,
             warm_start=True,
         )
-        lasso.coef_ = start
+        lasso.coef_ = unit * start
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the next step goes on
-            lasso.fit(self.columns.X, self.response, sample_weight=self.d)
-        return lasso.coef_, lasso.intercept_
+            lasso.fit(self.columns.X, unit * self.response, sample_weight=self.d)
+        return lasso.coef_ / unit, lasso.intercept_ / unit
 
 
 def _on_independent_columns(fit: Fit) -> Fit:

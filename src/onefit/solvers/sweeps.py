@@ -8,7 +8,7 @@ feasible, and the gap of the residuals as they are is within a few times of what
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn import config_context
@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import enet_path
 
 from onefit._typing import Array
+from onefit.numerics import TINY
 
 FEW = 5  # sweeps, after which it is first asked how much is left; then after twice as many each time
 
@@ -61,6 +62,9 @@ def swept(
 def _some(
     X: Any, y: Array, start: Array, ridge: float, error: float, sweeps: int, known: dict[str, Any]
 ) -> Array:
+    unit, strength = shares(ridge)
+    if "Xy" in known:
+        known = {**known, "Xy": unit * known["Xy"]}
     with (
         config_context(skip_parameter_validation=True),  # which takes as long as a few sweeps
         warnings.catch_warnings(),
@@ -68,16 +72,34 @@ def _some(
         warnings.simplefilter("ignore", ConvergenceWarning)  # the next step goes on
         _, coefs, _ = enet_path(
             X,
-            y,
-            l1_ratio=1.0 / (1.0 + ridge),
-            alphas=[(1.0 + ridge) / len(y)],
-            coef_init=start,
+            unit * y,
+            l1_ratio=strength.l1_ratio,
+            alphas=[strength.alpha / len(y)],
+            coef_init=unit * start,
             check_input=False,
             tol=error,
             max_iter=sweeps,
             **{"precompute": False, **known},
         )
-    return np.asarray(coefs[:, 0])
+    return np.asarray(coefs[:, 0]) / unit
+
+
+class Strength(NamedTuple):
+    """A penalty as scikit-learn takes it."""
+
+    alpha: float
+    l1_ratio: float
+
+
+def shares(ridge: float) -> tuple[float, Strength]:
+    """A unit for response and coefficients, and an ℓ1 of one and an ℓ2 of ``ridge`` in it.
+
+    In that unit both are alike, whatever units columns and response have: one less the share of ℓ1, by which
+    scikit-learn tells the share of ℓ2, has no digits where one of them is far less than the other.
+    """
+    if not TINY < ridge**2 < np.inf:
+        return 1.0, Strength(1.0 + ridge, 1.0 / (1.0 + ridge))
+    return ridge, Strength(2.0 * ridge, 0.5)
 
 
 def _gap(X: Any, y: Array, coef: Array, ridge: float, known: dict[str, Any], *, bordered: bool) -> float:

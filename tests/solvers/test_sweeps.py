@@ -51,12 +51,12 @@ def test_what_is_left_to_fall_ends_them(share, strength, kind, monkeypatch):
     if kind == "bordered":  # a last column that is as good as free, for a level that is none
         X = sp.hstack([X, sp.csc_array(np.full((100, 1), 1e6))]).tocsc()
         y = y - y.mean()
-    known = {}
+    known, border = {}, X[:, [-1]].toarray()[:, 0] if kind == "bordered" else None
     if kind == "products":
         known = {"precompute": np.ascontiguousarray((X.T @ X).toarray()), "Xy": X.T @ y}
     counted = _counted(monkeypatch)
     start = np.zeros(X.shape[1])
-    coef = sweeps.swept(X, y, start, ridge, ERROR, MOST, bordered=kind == "bordered", **known)
+    coef = sweeps.swept(X, y, start, ridge, ERROR, MOST, border=border, **known)
     best, _ = _by_scikit_learn(X, y, ridge, 1e-13)
     left = _objective(X, y, coef, ridge) - _objective(X, y, best, ridge)
     assert left <= ERROR * (y @ y)

@@ -28,9 +28,6 @@ from onefit.solvers.truncated import PRODUCTS, ROUGH, Seconds, approach, by_diag
 # made in single precision from products of the rows that all strengths share, in a fifth of what is told.
 DEARER, DEARER_OF_SEVERAL = 20.0, 2.0
 LITTLE = 0.05  # of the way of predictors, that may be left: in the mean loss it is far less than rows differ
-# Duality gap relative to that where a way begins, over the square of what is left of the way: measured, where
-# fits begin at others with the same rows.
-OF_GAP = 2.0
 SHARPEST = 1e-8  # error of steps that they may still wait for
 SWEEPS = 100  # of a step, at most, where the next one has a better model
 SHARE = 1e-3  # of the longest step, that the last one of fits that go on together may be
@@ -234,7 +231,7 @@ def moved_by_column(start: Fit, rows: Index, little: float, begun: Fit | None = 
     """
     begun = start if begun is None else begun
     gap = coordinate_descent.gap(start)
-    close = OF_GAP * little**2 * gap
+    close = little**2 * gap  # which goes as the square of the way
     if begun is not start and coordinate_descent.gap(begun) <= close:
         return begun
     before, here = start.eta[rows], begun.eta[rows]

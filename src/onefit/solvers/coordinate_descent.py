@@ -14,13 +14,10 @@ as long as no sign changes, so that one of them can be taken to zero: what is le
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import ElasticNet
 
 from onefit import _linalg, cost
 from onefit._linalg.design import Columns
@@ -32,7 +29,7 @@ from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import ROUNDING, toward
 from onefit.solvers.net_on_products import NetOnProducts
 from onefit.solvers.one_output import curved, model_of, shifted, with_output
-from onefit.solvers.sweeps import gap_of_net, shares, swept
+from onefit.solvers.sweeps import gap_of_net, swept
 
 MOST_STEPS = 20
 STEPS, SWEEPS = 5.0, 20.0  # usual steps, and sweeps over the columns in each
@@ -290,25 +287,17 @@ class _WeightedNet(NamedTuple):
         X = _linalg.as_columns(self.columns.with_column(long)).by_column()
         X.data *= root[X.indices]
         begun = np.append(start, (start_level - level) / long)
-        coef = swept(X, rest, begun, self.ridge, error, sweeps, bordered=True)
+        coef = swept(X, rest, begun, self.ridge, error, sweeps, border=long * root)
         return coef[:-1], level + long * float(coef[-1])
 
     def by_row(self, start: Array, _: float, error: float, sweeps: int) -> tuple[Array, float]:
         """The same, with centred columns: nearly full ones beside a border would take far more sweeps."""
-        unit, strength = shares(self.ridge)
-        lasso = ElasticNet(
-            alpha=strength.alpha / self.d.sum(),
-            l1_ratio=strength.l1_ratio,
-            fit_intercept=self.intercept,
-            tol=error,
-            max_iter=sweeps,
-            warm_start=True,
-        )
-        lasso.coef_ = unit * start
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the next step goes on
-            lasso.fit(self.columns.X, unit * self.response, sample_weight=self.d)
-        return lasso.coef_ / unit, lasso.intercept_ / unit
+        root, d, level = np.sqrt(self.d), self.d, self.mean
+        rows = self.columns.columns_as_rows(np.arange(self.columns.shape[1]))  # each is a column
+        means = _linalg.product(rows, d / d.sum() * self.intercept)
+        X = ((rows - means[:, None]) * root).T  # in the order of Fortran
+        coef = swept(X, root * (self.response - level), start, self.ridge, error, sweeps)
+        return coef, level - float(means @ coef)
 
 
 def _on_independent_columns(fit: Fit) -> Fit:

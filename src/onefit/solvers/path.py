@@ -259,7 +259,7 @@ class LeastSquaresPath:
         return self._by_active_set(problem)
 
     def _by_column(self, start: Fit) -> Fit | None:
-        if self._enough is None or not self._enough(start):
+        if self._enough is None:
             return by_column.solve(start)
         near = coordinate_descent.approach(start)
         return near if self._enough(near) else by_column.solve(near)

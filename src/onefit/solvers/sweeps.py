@@ -8,7 +8,7 @@ feasible, and the gap of the residuals as they are is within a few times of what
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn import config_context
@@ -29,7 +29,7 @@ def swept(
     error: float,
     sweeps: int,
     *,
-    bordered: bool = False,
+    border: Array | None = None,
     **known: Any,
 ) -> Array:
     """Minimise ½‖y − Xβ‖² + ‖β‖₁ + ½ ridge ‖β‖²: β (k,).
@@ -42,11 +42,11 @@ def swept(
     start : (k,) array
     ridge : float
     error : float
-        Duality gap that ends it, relative to ‖y‖²: scikit-learn's, or without an ℓ2 part none but that.
+        Duality gap that ends it, relative to ‖y‖²: with an ℓ2 part whichever of the two is smaller.
     sweeps : int
         At most.
-    bordered : bool, default False
-        Whether the last column is one that is as good as free.
+    border : (n,) array, optional
+        The last column of X, where that is as good as free.
     **known
         ``precompute`` and ``Xy``, products of the columns with each other and with y.
     """
@@ -54,7 +54,7 @@ def swept(
     while left > 0:
         coef = _some(X, y, coef, ridge, error, min(few, left), known)
         left, few = left - few, 2 * few
-        if left > 0 and _gap(X, y, coef, ridge, known, bordered=bordered) <= error * float(y @ y):
+        if left > 0 and _gap(X, y, coef, ridge, known, border) <= error * float(y @ y):
             break
     return coef
 
@@ -62,7 +62,10 @@ def swept(
 def _some(
     X: Any, y: Array, start: Array, ridge: float, error: float, sweeps: int, known: dict[str, Any]
 ) -> Array:
-    unit, strength = shares(ridge)
+    # In this unit of the response both penalties are alike, whatever its own is and that of the columns: one
+    # less the share of ℓ1, which is what scikit-learn takes for ℓ2, has no digits where one is far less.
+    alike = TINY < ridge**2 < np.inf
+    unit, strength, share = (ridge, 2.0 * ridge, 0.5) if alike else (1.0, 1.0 + ridge, 1.0 / (1.0 + ridge))
     if "Xy" in known:
         known = {**known, "Xy": unit * known["Xy"]}
     with (
@@ -73,8 +76,8 @@ def _some(
         _, coefs, _ = enet_path(
             X,
             unit * y,
-            l1_ratio=strength.l1_ratio,
-            alphas=[strength.alpha / len(y)],
+            l1_ratio=share,
+            alphas=[strength / len(y)],
             coef_init=unit * start,
             check_input=False,
             tol=error,
@@ -84,36 +87,17 @@ def _some(
     return np.asarray(coefs[:, 0]) / unit
 
 
-class Strength(NamedTuple):
-    """A penalty as scikit-learn takes it."""
-
-    alpha: float
-    l1_ratio: float
-
-
-def shares(ridge: float) -> tuple[float, Strength]:
-    """A unit for response and coefficients, and an ℓ1 of one and an ℓ2 of ``ridge`` in it.
-
-    In that unit both are alike, whatever units columns and response have: one less the share of ℓ1, by which
-    scikit-learn tells the share of ℓ2, has no digits where one of them is far less than the other.
-    """
-    if not TINY < ridge**2 < np.inf:
-        return 1.0, Strength(1.0 + ridge, 1.0 / (1.0 + ridge))
-    return ridge, Strength(2.0 * ridge, 0.5)
-
-
-def _gap(X: Any, y: Array, coef: Array, ridge: float, known: dict[str, Any], *, bordered: bool) -> float:
+def _gap(X: Any, y: Array, coef: Array, ridge: float, known: dict[str, Any], border: Array | None) -> float:
     """Duality gap, with the residuals as dual point; those less their share in a column that is free."""
     if known:
         along = known["Xy"] - known["precompute"] @ coef
         squares = float(y @ y - coef @ (known["Xy"] + along))
     else:
         residuals = y - X @ coef
-        if bordered:
-            border = X[:, [-1]].toarray()[:, 0]
+        if border is not None:
             residuals -= border * (float(border @ residuals) / float(border @ border))
         along, squares = X.T @ residuals, float(residuals @ residuals)
-    if bordered:
+    if border is not None:
         coef, along = coef[:-1], along[:-1]
     return gap_of_net(coef, along, squares, 1.0, ridge)
 

@@ -219,7 +219,7 @@ class Judgement:
 
     def _begins_by_steps(self, solution: Solution) -> bool:
         """Whether a strength is judged by the steps of some rows before anything else."""
-        return self.is_by_row and self._tenths_hold(MORE * FIRST) and has_some_steps(*solution)
+        return self.is_by_row and self._has_large_tenths and has_some_steps(*solution)
 
     def asks_little(self, fit: Fit) -> bool:
         """Whether a fit is judged without its curvature, by others that are near their optimum, not at it."""
@@ -233,16 +233,13 @@ class Judgement:
         if not self.is_full(fit):
             return False
         least = 0.0 if fit.problem.loss.is_quadratic else ALONE  # tenths of nearly separated rows tell less
-        dear = self.seconds(fit, FIRST) > max(least, self._by_tenths_cost(fit, FIRST))
+        dear = self.seconds(fit, FIRST) > max(least, self.seconds_by_tenths(fit, count=FIRST))
         return self._has_large_tenths or dear
 
     @property
     def _has_large_tenths(self) -> bool:
         """Whether two tenths hold more rows than a sample does: then they tell more of a fit that is full."""
-        return self._tenths_hold(MORE * FIRST)
-
-    def _tenths_hold(self, count: float) -> bool:
-        return TENTHS * len(self.order) >= PARTS * count
+        return TENTHS * len(self.order) >= PARTS * MORE * FIRST
 
     def _pays_by_tenths(
         self, fit: Fit, count: int, before: Verdict | None = None, *, alike: bool = False
@@ -256,17 +253,14 @@ class Judgement:
             return True
         if solved or not fit.is_kinked:
             return not solved and self.leave_together(fit)
-        takes_less = cost_of_some(fit, count) > max(UNNOTICED, self._by_tenths_cost(fit, count, seen))
+        takes_less = cost_of_some(fit, count) > max(UNNOTICED, self.seconds_by_tenths(fit, before, count))
         return takes_less and (seen > 0 or alike or self._has_large_tenths)
 
-    def _by_tenths_cost(self, fit: Fit, count: int, seen: int = 0) -> float:
-        n = len(self.order)
+    def seconds_by_tenths(self, fit: Fit, before: Verdict | None = None, count: float = np.inf) -> float:
+        """About what it takes to leave out so many rows in tenths, or all, but those a verdict has seen."""
+        n, seen = len(self.order), 0 if before is None else before.seen
         parts = max(TENTHS, PARTS * min(count, n) / n) - PARTS * seen / n
         return rough_cost(fit) * max(parts, 0.0)
-
-    def seconds_by_tenths(self, fit: Fit, before: Verdict | None = None) -> float:
-        """About what it takes to leave out all rows in tenths, but those that a verdict has seen."""
-        return self._by_tenths_cost(fit, len(self.order), 0 if before is None else before.seen)
 
     def seconds_at_first(self, fit: Fit) -> float:
         """About what it takes to judge a strength before others: by some rows, or in tenths."""
@@ -301,9 +295,8 @@ class Judgement:
 
     def by_some_steps(self, solution: Solution) -> Verdict:
         """Judge by the steps of a tenth of the rows, and about those of the others."""
-        covariates = self._covariates(
-            solution.fit, self._of_rows(self._everyone, step_by_average(solution.fit))
-        )
+        stepped = self._of_rows(self._everyone, step_by_average(solution.fit))
+        covariates = self._covariates(solution.fit, stepped)
         rows, chance = drawn_by(covariates, self.weights, self.order, len(self.order) // PARTS)
         known = self._of_rows(rows, step_of_rows(*solution, rows))
         verdict = from_sample(known, rows, chance, covariates, self.weights)
@@ -399,7 +392,7 @@ class Judgement:
     def seconds(self, fit: Fit, count: int, before: Verdict | None = None) -> float:
         """About what it takes to judge by so many rows."""
         if self._pays_by_tenths(fit, count, before):
-            return self._by_tenths_cost(fit, count, 0 if before is None else before.seen)
+            return self.seconds_by_tenths(fit, before, count)
         return cost_of_some(fit, min(count, len(self.order)))
 
     def _of_rows(self, rows: Index, eta: Array) -> Array:

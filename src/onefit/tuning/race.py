@@ -193,11 +193,8 @@ class _Race:
     def _looked_at(self, j: int) -> int:
         """Judge a strength as the smallest risk was, which it is held against; returns the choice then."""
         others = judged(self.verdicts)
-        count, least = (
-            max(known.left_out for known in others.values()),
-            others.get(smallest(self.result.risks)),
-        )
-        by_tenths = any(known.seen for known in others.values()) if least is None else least.seen > 0
+        count, held = max(known.left_out for known in others.values()), smallest(self.result.risks)
+        by_tenths = any(known.seen for known in ([others[held]] if held in others else others.values()))
         if by_tenths or count < len(self.judgement.order):
             self._judge(j, count, by_tenths=by_tenths)
         else:

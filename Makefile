@@ -21,10 +21,10 @@ types: $(VENV)/.ready-dev
 layers: $(VENV)/.ready-dev
 	$(BIN)/lint-imports
 tests: $(VENV)/.ready-dev
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -p no:randomly -m 'not slow' $(PYTEST_ARGS)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'not slow' $(PYTEST_ARGS)
 
 tests-all: $(VENV)/.ready-dev  ## every case of every test, for an hour
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -p no:randomly $(PYTEST_ARGS)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(PYTEST_ARGS)
 
 zoo: $(VENV)/.ready-dev      ## 2,100 problems of every kind beside their refits, for an hour or two
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m zoo $(ZOO_ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import combinations
@@ -35,6 +36,14 @@ def pytest_collection_modifyitems(items):
             for number, item in enumerate(own):
                 if number not in kept:
                     item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """What draws from the generators that all share draws the same in every run, in whatever order."""
+    np.random.seed(0)  # noqa: NPY002
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(0)
 
 
 def _values(item) -> set[tuple[str, Any]]:

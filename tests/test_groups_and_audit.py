@@ -374,7 +374,7 @@ def test_refits_that_fail_are_said():
 def test_a_target_encoder_has_no_formula_and_is_refitted():
     rng = np.random.default_rng(0)
     X = rng.choice(list("abcd"), size=(60, 1)).astype(object)
-    y = (X[:, 0] == "a") + rng.normal(size=60)
+    y = (X[:, 0] == "a") + 0.3 * rng.normal(size=60)
     encoder = ColumnTransformer([("letters", TargetEncoder(), [0])])
     model = make_pipeline(encoder, Ridge()).fit(X, y)
     with pytest.raises(onefit.UnsupportedModelError, match=r"columntransformer.*TargetEncoder.*audit=30"):

@@ -269,9 +269,8 @@ class TestWords:
 
     def test_a_correction_that_does_not_raise_the_risk(self, regression):
         best = regression.best
-        lower = SimpleNamespace(
-            **vars(best), estimate=best.estimate, corrected_risk=0.9 * best.estimate.value
-        )
+        own = vars(best) | {"estimate": best.estimate, "corrected_risk": 0.9 * best.estimate.value}
+        lower = SimpleNamespace(**own)
         assert not is_raised(lower)
         assert is_raised(SimpleNamespace(**vars(lower) | {"corrected_risk": 1.5 * best.estimate.value}))
 

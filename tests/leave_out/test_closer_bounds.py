@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from onefit.curvature import CoupledBlock
 from onefit.fit import Fit
-from onefit.leave_out.averaged import has_some_steps, step_by_average, step_of_rows
+from onefit.leave_out.averaged import has_some_steps, step_by_average, step_by_diagonal, step_of_rows
 from onefit.leave_out.engine import begin, leave_out
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.prove import far_rows
@@ -101,11 +104,13 @@ def test_rows_go_on_where_they_were_at_another_strength() -> None:
     assert np.all(ends <= (states[1].found.bounds + exact.bounds)[rows] + 1e-12)
 
 
-def _classes(n: int = 600, p: int = 6, c: int = 4) -> Fit:
+def _classes(
+    n: int = 600, p: int = 6, c: int = 4, store: Any = np.asarray, fit_intercept: bool = True
+) -> Fit:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(n, p)) * np.linspace(0.5, 2.0, p)
     y = (X @ rng.normal(size=(p, c)) + rng.gumbel(size=(n, c))).argmax(axis=1).astype(float)
-    problem = Problem(Multinomial(c), L2(2.0), X, y, np.ones(n), np.ones(c, dtype=bool))
+    problem = Problem(Multinomial(c), L2(2.0), store(X), y, np.ones(n), np.full(c, fit_intercept))
     return solve(Fit.at_start(problem)).fit
 
 
@@ -123,6 +128,18 @@ def test_steps_by_average_tell_nearly_all_of_the_steps() -> None:
     fit = _classes()
     moved, about = one_step(fit).eta - fit.eta, step_by_average(fit) - fit.eta
     assert np.corrcoef(moved.ravel(), about.ravel())[0, 1] > 0.97
+
+
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_steps_by_the_diagonal_tell_much_of_the_steps(store, fit_intercept) -> None:
+    fit = _classes(c=3, store=store, fit_intercept=fit_intercept)
+    moved, about = one_step(fit).eta - fit.eta, step_by_diagonal(fit) - fit.eta
+    assert np.corrcoef(moved.ravel(), about.ravel())[0, 1] > 0.9
+    d = np.einsum("naa->na", fit.hessian)
+    alone = np.stack([(store(fit.problem.X) ** 2).T @ one for one in d.T], axis=1) + 2.0
+    forms = (store(fit.problem.X) ** 2) @ (1.0 / alone) + (1.0 / d.sum(axis=0) if fit_intercept else 0.0)
+    np.testing.assert_allclose(about, forms / (1.0 + d * forms) * fit.gradient, rtol=1e-9, atol=1e-12)
 
 
 def test_columns_of_the_hat_matrix_are_its_products_with_unit_rows() -> None:

@@ -112,9 +112,9 @@ def test_tenths_that_were_left_out_before_are_not_again(monkeypatch):
     monkeypatch.setattr(parts, "rough_cost", lambda _: 0.0)
     anew, roughly = [], FitsWithout.left_out_roughly
 
-    def watched(self, fit, curvature, missing):
+    def watched(self, fit, curvature, missing, **how):
         anew.extend(missing)
-        return roughly(self, fit, curvature, missing)
+        return roughly(self, fit, curvature, missing, **how)
 
     monkeypatch.setattr(FitsWithout, "left_out_roughly", watched)
     plain = leave_out(fit, max_error=WANTED, yardstick=judge, for_bounds=np.inf)

@@ -15,7 +15,7 @@ from onefit.curvature import Dual
 from onefit.fit import Fit
 from onefit.leave_out import engine, leave_out
 from onefit.leave_out.chords import FoldProblems
-from onefit.leave_out.probed import as_close_as_asked, sharpened
+from onefit.leave_out.probed import BY_PROBES, as_close_as_asked, doubt_of_probes, sharpened
 from onefit.leave_out.step import one_step
 from onefit.leave_out.yardstick import allowed
 from onefit.losses import Logistic
@@ -111,7 +111,13 @@ def test_few_probes_do_where_they_leave_little_open(weighted, intercept):
     begun = engine.begin(fit, None, judge)
     assert begun.estimate.probes == iterated.FEW_PROBES
     one = allowed(begun.found, judge, 1.0, np.ones(len(y)))
-    for room, probes in ((4.0 * one, iterated.FEW_PROBES), (0.1 * one, iterated.PROBES)):
+    half = doubt_of_probes(fit, begun.step, begun.found, judge).half / BY_PROBES
+    rooms = (
+        (4.0 * one, iterated.FEW_PROBES),
+        (half / 1.3, 2 * iterated.FEW_PROBES),
+        (0.1 * one, iterated.PROBES),
+    )
+    for room, probes in rooms:
         step, found = as_close_as_asked(fit, begun.step, begun.found, judge, room)
         assert step.curvature.probes == probes
         np.testing.assert_allclose(found.eta, step.taken(fit).eta)

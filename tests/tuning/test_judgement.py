@@ -10,8 +10,10 @@ import scipy.sparse as sp
 from scipy.stats import binomtest
 from sklearn import linear_model
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
 
 import onefit
+from onefit.curvature import factor
 from onefit.exceptions import UnreliableWarning
 from onefit.fit import Fit
 from onefit.leave_out import factor_free, leave_out
@@ -25,6 +27,7 @@ from onefit.risk.means import paired_errors
 from onefit.solvers import coordinate_descent, sweeps
 from onefit.solvers.solve import solve
 from onefit.tuning.judgement import FIRST, TENTHS, Judgement
+from onefit.tuning.sample import Verdict
 
 
 def _problem(n, p, penalty, density=1.0, loss=None, store=np.asarray):
@@ -411,3 +414,120 @@ def _squares_of_refits(alpha, X, y):
     model, rows = linear_model.ElasticNet(alpha, **settings), np.arange(len(y))
     refits = [model.fit(X[rows != i], y[rows != i]).predict(X[[i]])[0] for i in rows]
     return (y - refits) ** 2
+
+
+def test_rivals_of_fits_that_left_in_tenths_leave_so_too_though_some_left_alone_before(monkeypatch):
+    fit = solve(Fit.at_start(_problem(120, 300, L1(0.3), 0.2, Logistic()))).fit
+    judge = Judgement(SquaredError(), fit.problem.y, np.ones(120))
+    alone = Verdict(np.zeros(120), np.zeros(120), 0.1, solved=48)
+    monkeypatch.setattr("onefit.tuning.judgement.cost_of_some", lambda *_: 1e3)
+    assert not judge._pays_by_tenths(fit, 120, alone)
+    assert judge._pays_by_tenths(fit, 120, alone, alike=True)
+    monkeypatch.setattr("onefit.tuning.judgement.cost_of_some", lambda *_: 0.0)  # single rows take less
+    assert not judge._pays_by_tenths(fit, 120, alone, alike=True)
+
+
+def test_parts_that_steps_do_not_bring_there_are_taken_alone_if_they_are_asked_for(monkeypatch):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1500, 6))
+    y = (X[:, 0] + rng.logistic(size=1500) > 0).astype(float)
+    solution, parts = (
+        solve(Fit.at_start(Problem(Logistic(), L2(), X, y, np.ones(1500)))),
+        factor_free.parts_of(1500),
+    )
+    assert factor_free.go_together(solution.fit)
+    for steps, taken in ((factor_free.MAX_STEPS, 10), (1, 3)):
+        monkeypatch.setattr(factor_free, "MAX_STEPS", steps)
+        apart = np.full(1500, np.nan)
+        apart[parts[1]] = 0.5  # known before
+        FitsWithout().complete(apart, *solution, parts, 3)
+        known = [not np.isnan(apart[part]).any() for part in parts]
+        assert known == [True] * taken + [False] * (10 - taken)
+        np.testing.assert_array_equal(apart[parts[1]], 0.5)
+        for rows in (parts[0], parts[2]):
+            refit = solve(Fit.at_start(solution.fit.problem.without(rows))).fit.eta[rows]
+            off = np.linalg.norm(apart[rows] - refit)
+            assert off <= 0.02 * np.linalg.norm(refit - solution.fit.eta[rows])
+
+
+def test_a_path_that_only_bounds_say_falls_is_judged_on_the_way_and_ends():
+    """Classes that are nearly separated: losses in weak fits are small, those of left-out rows are not."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 120))
+    y = (2.0 * X @ rng.normal(size=(120, 5)) / 6.0 + rng.gumbel(size=(1000, 5))).argmax(axis=1)
+    Cs = np.geomspace(1e-5, 1e4, 28)
+    path = onefit.LogisticLOO(Cs=Cs, selection="min").fit(X, y)
+    assert path.Cs_.max() < Cs[-3]
+    assert path.Cs_.max() > path.C_
+    best, beyond = (
+        cross_val_score(LogisticRegression(C=C, max_iter=10_000), X, y, cv=10, scoring="neg_log_loss").mean()
+        for C in (path.C_, 10.0 * path.Cs_.max())
+    )
+    assert best > beyond
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Multinomial(3)], ids=["two classes", "three classes"])
+def test_parts_of_tall_tables_leave_by_the_factor_of_another_strength(loss):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1500, 6)) * (rng.random((1500, 6)) < 0.7)
+    eta = 1.5 * X @ rng.normal(size=(6, 3))
+    y = (eta + rng.gumbel(size=eta.shape)).argmax(axis=1).astype(float)
+    one = isinstance(loss, Logistic)
+    y, level = (np.minimum(y, 1.0), np.array(True)) if one else (y, np.ones(3, bool))
+    problem = Problem(loss, L2(), X, y, np.ones(1500), level)
+    near, parts, made = FitsWithout(), factor_free.parts_of(1500), 0
+    for strength in (30.0, 10.0, 3.0, 1.0):
+        fit = solve(Fit.at_start(replace(problem, penalty=L2(strength)))).fit
+        K = factor(fit)
+        assert factor_free.go_together(fit)
+        for found, rows in zip(near.left_out_roughly(fit, K, parts), parts, strict=True):
+            refit = solve(Fit.at_start(fit.problem.without(rows))).fit.eta[rows]
+            assert np.linalg.norm(found - refit) <= 0.02 * np.linalg.norm(refit - fit.eta[rows])
+        made += K.is_factored
+    assert 1 <= made < 4
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+def test_strengths_of_tall_tables_are_told_by_fits_without_each_tenth(classes, weighted, store, monkeypatch):
+    monkeypatch.setattr("onefit.tuning.judgement.take_less_than_bounds", lambda _: True)
+    rng = np.random.default_rng(0)
+    n, p = 1900, 30
+    X = rng.normal(size=(n, p)) * (rng.random((n, p)) < 0.5)
+    eta = X @ rng.normal(size=(p, classes)) / 2.0
+    y = (eta + rng.gumbel(size=eta.shape)).argmax(axis=1)
+    weights = rng.uniform(0.2, 2.0, n) if weighted else None
+    Cs = np.geomspace(1e-3, 1.0, 8)
+    path = onefit.LogisticLOO(Cs=Cs, selection="min", early_stopping=False).fit(store(X), y, weights)
+    held = np.ones(n) if weights is None else weights
+    for j in (0, 3, 7):
+        if path.guarantee_path_[j] not in ("rough", "unknown"):
+            continue
+        losses = np.zeros(n)
+        for part in factor_free.parts_of(n):
+            rest = np.setdiff1d(np.arange(n), part)
+            model = LogisticRegression(C=Cs[j], tol=1e-8, max_iter=10_000)
+            model.fit(X[rest], y[rest], held[rest])
+            losses[part] = -model.predict_log_proba(X[part])[np.arange(len(part)), y[part]]
+        assert path.risk_path_[j] == pytest.approx(np.average(losses, weights=held), rel=2e-3)
+    model = LogisticRegression(C=path.C_, tol=1e-9, max_iter=10_000).fit(X, y, weights)
+    np.testing.assert_allclose(path.coef_, model.coef_, atol=1e-4 * np.abs(model.coef_).max())
+
+
+def test_what_strengths_began_with_stands_where_the_best_one_moved_little(monkeypatch):
+    """Judged thoroughly it is where it was, beside the error of differences: the others are left alone."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(800, 900)) / 10.0
+    y = (X[:, :20].sum(axis=1) * 3.0 + rng.logistic(size=800) > 0).astype(int)
+    counted, thoroughly = [], Judgement.thoroughly
+    monkeypatch.setattr(Judgement, "thoroughly", lambda *a: counted.append(1) or thoroughly(*a))
+    models, calls = [], []
+    for known in (0.1, 0.0):  # of the error of a difference
+        monkeypatch.setattr("onefit.tuning.race.KNOWN", known)
+        counted.clear()
+        models.append(onefit.LogisticLOO(Cs=np.geomspace(1e-2, 10.0, 13), selection="min").fit(X, y))
+        calls.append(len(counted))
+    assert calls[0] < calls[1]
+    assert models[0].C_ == models[1].C_
+    assert models[0].loo_.value == pytest.approx(models[1].loo_.value, rel=1e-9)

@@ -63,11 +63,28 @@ class Curvature(ABC):
         return False
 
     @property
+    def is_at_hand(self) -> bool:
+        """Whether ``roughly`` takes little."""
+        return self.is_factored
+
+    @property
     def roughly(self) -> Curvature:
         """The same by a factor in whatever precision is at hand or soon made.
 
         To solve with where what comes out is checked, and for forms of which nothing is claimed.
         """
+        return self
+
+    def lend_to(self, other: Curvature) -> Curvature:
+        """K of another fit of the same rows, whose ``roughly`` goes by the sums over them here.
+
+        The other one as it is, where it has a factor or nothing is to be lent.
+        """
+        return other
+
+    @property
+    def without_loan(self) -> Curvature:
+        """The same without the sums of another fit."""
         return self
 
     @abstractmethod

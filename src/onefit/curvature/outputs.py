@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -87,6 +88,14 @@ class Independent(Curvature):
         return Sandwich(*(np.stack(part, axis=1) for part in zip(*parts, strict=True)))
 
 
+class SummedRows(NamedTuple):
+    """What K has of the rows, in single precision."""
+
+    gram: Array
+    own: Reduction  # its coordinates
+    curved: float  # Σ tr D_i
+
+
 @dataclass(frozen=True)
 class CoupledBlock(Curvature):
     """Outputs tied together by the loss: one matrix over all free coordinates of all outputs.
@@ -105,12 +114,15 @@ class CoupledBlock(Curvature):
         Of K, in any precision, if somebody has it.
     reduction : Reduction, optional
         The coordinates of K, if somebody has them.
+    lent : SummedRows, optional
+        Of the rows as they are curved at another fit, with which steps may do.
     """
 
     fit: Fit
     tangent: Tangent
     factor: Factorization | None = None
     reduction: Reduction | None = None
+    lent: SummedRows | None = None
 
     @property
     def problem(self) -> Problem:
@@ -161,8 +173,11 @@ class CoupledBlock(Curvature):
         return np.where(sizes < FAINT * sizes.max(initial=0.0), 0.0, bends).astype(np.float32)
 
     def _gram(self, bends: Array) -> Array:
-        K = self._rows.weighted(bends)
-        ridge = np.vstack([self.own.ridge, np.zeros((1, bends.shape[1]))])
+        return self._penalised(self._rows.weighted(bends))
+
+    def _penalised(self, K: Array) -> Array:
+        """With what the penalty adds to the sum over the rows, in place."""
+        ridge = np.vstack([self.own.ridge, np.zeros((1, self.own.ridge.shape[1]))])
         K[np.diag_indices_from(K)] += ridge[self._free]
         return self._pinned(K) if self.own.kept is None else self._less_mean(K, ridge)
 
@@ -199,14 +214,50 @@ class CoupledBlock(Curvature):
     def in_single(self) -> CoupledBlock | None:
         """The same with a factor in single precision, in half the time, where there is one."""
         with np.errstate(over="ignore", invalid="ignore"):  # of what single precision does not hold
-            found = Factorization.of_definite(self._gram(self._bends_in_single))
-        return None if found is None else replace(self, factor=found, reduction=self.own)
+            found = Factorization.of_definite(self._penalised(self._rows_in_single.copy()))
+        return None if found is None else replace(self, factor=found, reduction=self.own, lent=None)
+
+    @cached_property
+    def _rows_in_single(self) -> Array:
+        """What K has of the rows, for itself and for other fits."""
+        return self._rows.weighted(self._bends_in_single)
+
+    @property
+    def is_at_hand(self) -> bool:
+        return self.is_factored or self.lent is not None
 
     @property
     def roughly(self) -> CoupledBlock:
         if self.factor is not None or ("_factored" in self.__dict__ and "in_single" not in self.__dict__):
             return self  # at hand
-        return self.in_single or self
+        by_loan = None if self.lent is None or self.is_factored else self._by_loan
+        return by_loan or self.in_single or self
+
+    @cached_property
+    def _by_loan(self) -> CoupledBlock | None:
+        """K if the rows were curved as they are there, but for how much they are in all."""
+        assert self.lent is not None
+        own = self.lent.own.at(self.tangent)
+        share = np.float32(np.einsum("naa->", self.d) / self.lent.curved)
+        K = replace(self, reduction=own, lent=None)
+        found = Factorization.of_definite(K._penalised(share * self.lent.gram))
+        return None if found is None else replace(K, factor=found)
+
+    def lend_to(self, other: Curvature) -> Curvature:
+        if not isinstance(other, CoupledBlock) or other.is_factored or not self._has_rows_of(other):
+            return other
+        return replace(
+            other, lent=SummedRows(self._rows_in_single, self.own, float(np.einsum("naa->", self.d)))
+        )
+
+    def _has_rows_of(self, other: CoupledBlock) -> bool:
+        """Whether the sums over the rows are known here, and are those of the other but for D."""
+        known = self.__dict__.get("in_single") is not None and self.problem.X is other.problem.X
+        return known and np.array_equal(self.tangent.support, other.tangent.support) and bool(self.d.any())
+
+    @property
+    def without_loan(self) -> CoupledBlock:
+        return self if self.is_factored or self.lent is None else replace(self, lent=None)
 
     @property
     def is_definite(self) -> bool:

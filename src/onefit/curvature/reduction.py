@@ -13,7 +13,7 @@ K⁻¹ is that of the coordinates, and Λ⁻¹ on what they leave out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -80,6 +80,14 @@ class Reduction:
             ridge = np.full((r, outputs), own[0])
         X = problem.X if span is None else span.X
         return cls(X, free, ridge, span, kept, d.shape[1], np.where(tangent.support[:, 0], own, 0.0))
+
+    def at(self, tangent: Tangent) -> Reduction:
+        """The same coordinates with the penalty of another fit of the same support."""
+        ridge, own = tangent.hessian, tangent.hessian[:, 0]
+        ridge = ridge if self.kept is None else ridge[:, self.kept]
+        if self.span is not None:
+            ridge = np.full(self.ridge.shape, own[0])
+        return replace(self, ridge=ridge, beside=np.where(tangent.support[:, 0], own, 0.0))
 
     @property
     def is_smaller(self) -> bool:

@@ -53,6 +53,7 @@ class LogisticLOO(SelfTuned):
         Inverse strengths that were visited, strongest penalty first.
     <paths>
     coef_path_ : (J, p) or (J, p, c) array
+        Those of strengths that are not the choice may be rounded to a millionth of the objective.
     intercept_path_ : (J,) or (J, c) array
     classes_ : (c,) array
     coef_ : (1, p) or (c, p) array
@@ -121,6 +122,7 @@ class PoissonLOO(SelfTuned):
         Strengths that were visited, strongest first.
     <paths>
     coef_path_ : (J, p) array
+        Those of strengths that are not the choice may be rounded to a millionth of the objective.
     intercept_path_ : (J,) array
     coef_ : (p,) array
     intercept_ : float

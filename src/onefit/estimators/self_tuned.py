@@ -297,7 +297,9 @@ class SelfTuned(Penalized):
             early_stopping=self.early_stopping,
         )
         if in_dual:
-            result = replace(result, coefs=_linalg.transposed_times(X, result.coefs.T).T, solved={})
+            result = replace(
+                result, coefs=_linalg.transposed_times(X, result.coefs.T).T, solved={}, last=None
+            )
 
         def raced() -> tuple[SearchResult, LeftOut]:
             found, left_out = race(result, problem_at, judgement, self.selection)
@@ -305,7 +307,7 @@ class SelfTuned(Penalized):
                 return found, left_out
             problem = self._problem(sample, float(found.strengths[found.best]), ratio)
             coefs = np.stack([span.coefficients(own) for own in found.coefs])
-            return replace(found, coefs=coefs, solved={}), left_out.in_columns(problem, span)
+            return replace(found, coefs=coefs, solved={}, last=None), left_out.in_columns(problem, span)
 
         return Candidate(ratio, result, raced)
 

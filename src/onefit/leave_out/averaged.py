@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.cost import UNNOTICED
 from onefit.curvature import AverageCurvature, CoupledBlock, Curvature, has_average, in_single
 from onefit.fit import Fit
 from onefit.leave_out.rescaling import rescaling
 from onefit.leave_out.step import Step
-from onefit.solvers.truncated import Seconds
+from onefit.solvers.truncated import Seconds, diagonal
 
 STRENGTHS = 10  # of a path that are judged, about
 
@@ -36,6 +37,15 @@ def has_some_steps(fit: Fit, curvature: Curvature) -> bool:
 def step_by_average(fit: Fit) -> Array:
     """Predictors of all rows without themselves, about: (n, c)."""
     return AverageCurvature.of(fit).step()
+
+
+def step_by_diagonal(fit: Fit) -> Array:
+    """The same by the diagonal of K, which is at hand without a decomposition and tells less: (n, c)."""
+    design, d = _linalg.as_columns(fit.problem.X), np.maximum(_linalg.row_diagonals(fit.hessian), 0.0)
+    forms = np.stack([design.row_squares(one) for one in 1.0 / diagonal(fit, None).T], axis=-1)
+    curved = np.where(fit.problem.intercept, d.sum(axis=0), 0.0)
+    forms += np.divide(1.0, curved, out=np.zeros_like(curved), where=curved > 0)
+    return np.asarray(fit.eta + forms / (1.0 + d * forms) * fit.gradient)  # K holds d z zᵀ at least
 
 
 def step_of_rows(fit: Fit, curvature: Curvature, rows: Index) -> Array:

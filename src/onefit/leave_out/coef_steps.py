@@ -43,12 +43,18 @@ class EndsOfSteps(NamedTuple):
     intercept: Array  # (…outputs, f)
     length: Array  # (f,), how far the refits may be from there in A, at most
     settled: Mask  # (f,)
+    passes: list[int]  # over all rows, each of so many folds
 
     def predictors(self, X: Design, rows: Index, own: Index) -> Array:
         """Linear predictors of some rows, each in the fold of the same place: (t, …outputs)."""
         of_rows = _linalg.as_design(X).dense_rows(rows)
         moved: Array = np.einsum("tp,p...t->t...", of_rows, self.coef[..., own])
         return moved + np.moveaxis(self.intercept[..., own], -1, 0)
+
+    def predictors_of(self, X: Design, rows: Index, fold: int) -> Array:
+        """Linear predictors of some rows in one fold: (t, …outputs)."""
+        some = _linalg.some_rows(X, rows)
+        return np.asarray(_linalg.times(some, self.coef[..., fold]) + self.intercept[..., fold])
 
 
 class About(Protocol):
@@ -312,13 +318,16 @@ def steps_in_coefficients(
         Steps that are mixed.
     """
     f = start.coef.shape[-1]
-    end = EndsOfSteps(start.coef.copy(), start.intercept.copy(), np.full(f, np.inf), np.zeros(f, dtype=bool))
+    end = EndsOfSteps(
+        start.coef.copy(), start.intercept.copy(), np.full(f, np.inf), np.zeros(f, dtype=bool), []
+    )
     rows = _Passes.of(refits.fit, f, np.array([], dtype=np.intp) if far is None else far)
     unseen = np.full(f, np.inf)
     moving = _Unsettled(refits, without, close, np.arange(f), start, unseen, unseen, np.zeros(f), mix)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for _ in range(max_steps):
             gradient, travelled = rows.seen(moving.refits, moving.at)
+            end.passes.append(len(moving.which))
             back = moving.without.solve(gradient)
             norm = np.sqrt(np.maximum((_flat(gradient) * _flat(back)).sum(axis=0), 0.0))
             nearer = norm < moving.least  # false, too, where it is not finite

@@ -18,11 +18,11 @@ from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, factor, has_average
 from onefit.fit import Fit
 from onefit.leave_out.chords import MAX_STEPS, FoldProblems, goes_by_coefficients
-from onefit.leave_out.coef_steps import OfFit, Roughly, steps_in_coefficients
+from onefit.leave_out.coef_steps import EndsOfSteps, OfFit, Roughly, steps_in_coefficients
 from onefit.solvers import coordinate_descent, on_pattern
 from onefit.solvers.path import approached
 from onefit.solvers.solve import solve
-from onefit.solvers.truncated import PRODUCTS, ROUGH, Seconds, approach, by_diagonal
+from onefit.solvers.truncated import FITS, PRODUCTS, ROUGH, Seconds, ServingFactor, approach, by_diagonal
 
 # Times that a factor must take longer than fits without one: what these tell is rougher.  Of one output it is
 # made in single precision from products of the rows that all strengths share, in a fifth of what is told.
@@ -55,10 +55,10 @@ def goes_by_column(fit: Fit) -> bool:
 
 
 def go_together(fit: Fit) -> bool:
-    """Whether fits without some rows each go on together from the one with all, by its factor."""
+    """Whether fits without some rows each go on together from the one with all, by a factor for some fits."""
     if fit.is_kinked or not fit.problem.loss.is_smooth or not goes_by_coefficients(fit):
         return False
-    return Seconds.of(fit).factored < PARTS * apart_cost(fit)
+    return Seconds.of(fit).factored / FITS < PARTS * apart_cost(fit)
 
 
 def _factor_free_cost(fit: Fit) -> float:
@@ -108,26 +108,41 @@ class FitsWithout:
         coefficients that are not zero, these, and the intercept.
     design : object
         X of the fits: what was found in other columns or coordinates is forgotten.
+    serving : ServingFactor
+        By which the last parts that left together went.
     """
 
     last: dict[bytes, tuple[Index, Array, Array]] = field(default_factory=dict)
     design: Any = None
+    serving: ServingFactor | None = None
 
-    def complete(self, apart: Array, fit: Fit, curvature: Curvature | None, parts: Sequence[Index]) -> None:
-        """Put in the linear predictors of parts, each of which leaves together, that are missing."""
-        missing = [part for part in parts if np.isnan(apart[part]).any()]
-        for part, eta in zip(missing, self.left_out_roughly(fit, curvature, missing), strict=True):
+    def complete(
+        self, apart: Array, fit: Fit, curvature: Curvature | None, parts: Sequence[Index], least: int = PARTS
+    ) -> None:
+        """Put in the linear predictors of parts, each of which leaves together, that are missing.
+
+        Those of the first ones at least, and of the others if steps take all of them there together.
+        """
+        missing = [np.isnan(apart[part]).any() for part in parts]
+        todo = [part for part, is_missing in zip(parts, missing, strict=True) if is_missing]
+        found = self.left_out_roughly(fit, curvature, todo, least=sum(missing[:least]))
+        for part, eta in zip(todo, found, strict=False):
             apart[part] = eta
 
     def left_out_roughly(
-        self, fit: Fit, curvature: Curvature | None, parts: Sequence[Index], little: float = LITTLE
+        self,
+        fit: Fit,
+        curvature: Curvature | None,
+        parts: Sequence[Index],
+        little: float = LITTLE,
+        least: int | None = None,
     ) -> list[Array]:
-        """Linear predictors of parts of the rows, each of which leaves together."""
+        """Linear predictors of parts of the rows, each of which leaves together: of all, or of the first."""
         if self.design is not fit.problem.X:
-            self.design, self.last = fit.problem.X, {}
+            self.design, self.last, self.serving = fit.problem.X, {}, None
         if parts and go_together(fit):
-            return self._left_out_together(fit, curvature or factor(fit), parts)
-        return [self._left_out_apart(fit, curvature, part, little) for part in parts]
+            return self._left_out_together(fit, curvature or factor(fit), parts, least)
+        return [self._left_out_apart(fit, curvature, part, little) for part in parts[:least]]
 
     def _left_out_apart(
         self, fit: Fit, curvature: Curvature | None, rows: Index, little: float = LITTLE
@@ -156,19 +171,38 @@ class FitsWithout:
         last = coordinate_descent.levelled(Fit(start.problem, coef, level))
         return last if last.objective < start.objective else start
 
-    def _left_out_together(self, fit: Fit, curvature: Curvature, parts: Sequence[Index]) -> list[Array]:
-        """Predictors of parts by steps with the factor of the fit; one by one where these do not settle."""
-        refits, f = FoldProblems.without(fit, curvature, parts), len(parts)
-        close, start = Roughly(SHARE, np.zeros(f)), refits.at_fit()
-        begun = Direction(start.coef, start.intercept)
-        end = steps_in_coefficients(refits, OfFit(curvature.roughly), close, begun, MAX_STEPS, mix=MIXED)
+    def _left_out_together(
+        self, fit: Fit, curvature: Curvature, parts: Sequence[Index], least: int | None
+    ) -> list[Array]:
+        """Predictors of parts by steps with a factor; one by one where these do not settle."""
+        refits, serving = FoldProblems.without(fit, curvature, parts), self._factor_for(fit, curvature)
+        end = self._stepped(refits, serving, curvature)
+        if not end.settled.all() and not curvature.is_factored:  # by its own they may
+            end = self._stepped(refits, ServingFactor(curvature.without_loan), curvature.without_loan)
         found = []
-        for j, rows in enumerate(parts):
+        for j, rows in enumerate(parts if end.settled.all() else parts[:least]):
             if end.settled[j]:
-                found.append(end.predictors(fit.problem.X, rows, np.full(len(rows), j)))
+                found.append(end.predictors_of(fit.problem.X, rows, j))
             else:
                 found.append(self._left_out_apart(fit, curvature, rows))
         return found
+
+    def _factor_for(self, fit: Fit, curvature: Curvature) -> ServingFactor:
+        """That of a fit before while it pays; that of this one, which may have to be made."""
+        if self.serving is None:
+            return ServingFactor(curvature)
+        pays = self.serving.pays(Seconds.of(fit))
+        return self.serving if pays else ServingFactor(curvature.without_loan)
+
+    def _stepped(self, refits: FoldProblems, serving: ServingFactor, curvature: Curvature) -> EndsOfSteps:
+        """Where steps lead from the fit by a factor that serves it."""
+        start, K = refits.at_fit(), serving.curvature.lend_to(curvature)
+        close = Roughly(SHARE, np.zeros(start.coef.shape[-1]))
+        begun = Direction(start.coef, start.intercept)
+        end = steps_in_coefficients(refits, OfFit(K.roughly), close, begun, MAX_STEPS, mix=MIXED)
+        serving.products.append(sum(end.passes))
+        self.serving = serving
+        return end
 
 
 def _approached(start: Fit, begun: Fit, curvature: Curvature | None, rows: Index, little: float) -> Fit:

@@ -59,7 +59,7 @@ def doubt_of_probes(fit: Fit, step: Step, found: LeftOut, yardstick: Yardstick) 
 def as_close_as_asked(
     fit: Fit, step: Step, found: LeftOut, yardstick: Yardstick, room: float
 ) -> tuple[Step, LeftOut]:
-    """The step by all probes, where few leave too much of the room open, but for rows that were solved.
+    """The step by more probes, where few leave too much of the room open, but for rows that were solved.
 
     Single rows are then solved for as closely as what all of them change of the mean asks for.
     """
@@ -68,9 +68,11 @@ def as_close_as_asked(
     changed = abs(_mean(found.eta, yardstick) - _mean(fit.eta, yardstick))
     error = SHARE * NEGLIGIBLE * room / max(changed, TINY)
     error = min(CLOSELY, max(SHARPLY, error))
-    if estimate.probes >= PROBES or doubt.half <= BY_PROBES * room:
+    times = (doubt.half / max(BY_PROBES * room, TINY)) ** 2
+    if estimate.probes >= PROBES or times <= 1.0:
         return step._replace(curvature=estimate.with_probes(estimate.probes, error)), found
-    anew = Step.of(fit, estimate.with_probes(PROBES, error))
+    probes = GROUPS * int(np.ceil(min(times * estimate.probes, PROBES) / GROUPS))
+    anew = Step.of(fit, estimate.with_probes(probes, error))
     taken, once = anew.taken(fit), found.stepped_once(found.solved)
     eta = np.where(once, taken.eta, found.eta)
     return anew, replace(found, eta=eta, leverages=taken.leverages, slack=taken.slack)

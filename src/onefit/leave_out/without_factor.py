@@ -15,7 +15,7 @@ from onefit._typing import Array, Index
 from onefit.cost import memory
 from onefit.curvature import coordinates, cost_of_average, has_average
 from onefit.fit import Fit
-from onefit.leave_out.averaged import step_by_average
+from onefit.leave_out.averaged import step_by_average, step_by_diagonal
 from onefit.leave_out.draws import LOOKS, MOST, Draw, drawn_by
 from onefit.leave_out.factor_free import FitsWithout, parts_of
 from onefit.leave_out.parts import FIRST
@@ -95,10 +95,15 @@ def _covariates(rows: RowsAlone, yardstick: Yardstick, without: Array) -> Array:
     """Losses of all rows in the fit, without tenths and after steps; and which output each pulls up."""
     fit, pulled, everyone = rows.fit, rows.pulled, np.arange(rows.fit.problem.n)
     known = [yardstick.losses(everyone, eta) for eta in (fit.eta, without)]
-    if has_average(fit) and cost_of_average(fit).seconds < rows.many * rows.seconds_each:
-        step = step_by_average(fit) - fit.eta
-        known.append(_as_long_as_tenths(fit, yardstick, step, known[1], pulled))
+    if has_average(fit):
+        known.append(_as_long_as_tenths(fit, yardstick, _stepped(rows) - fit.eta, known[1], pulled))
     return np.column_stack([*known, pulled[:, None] == np.unique(pulled)[1:]])
+
+
+def _stepped(rows: RowsAlone) -> Array:
+    """Predictors after steps by the average curvature, where that takes less than the rows it saves."""
+    takes_less = cost_of_average(rows.fit).seconds < FIRST * rows.seconds_each
+    return step_by_average(rows.fit) if takes_less else step_by_diagonal(rows.fit)
 
 
 def _as_long_as_tenths(fit: Fit, yardstick: Yardstick, step: Array, tenths: Array, pulled: Index) -> Array:

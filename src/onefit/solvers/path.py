@@ -12,7 +12,7 @@ import numpy as np
 from onefit import _linalg, cost
 from onefit._linalg import Factorization
 from onefit._typing import Array
-from onefit.curvature import AverageCurvature, Curvature, OfFactor, cost_of_average
+from onefit.curvature import AverageCurvature, Curvature, OfFactor, cost_of_average, factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import Box, Polyhedral, SeparablePenalty
@@ -33,7 +33,7 @@ def newton_path(
 ) -> Iterator[newton.Solution]:
     """Solve problems that differ in their penalty, by Newton's method on the pattern.
 
-    ``enough`` says of which fits no more is asked than coordinate descent leaves.
+    ``enough`` says of which fits no more is asked than an objective known to a millionth.
     """
     return from_the_last(problems, _FromNeighbours(enough))
 
@@ -48,19 +48,25 @@ class _FromNeighbours:
 
     def __call__(self, start: Fit, last: Curvature | None) -> newton.Solution:
         own = self.serving = self._factor_for(start, last)
-        at_hand = None if own is None else own.curvature
-        near = approached(start, at_hand, truncated.SHORT, by_average=self.by_average)
+        at_hand = None if own is None else own.at(start)
+        asked = _near(start, truncated.SHORT, self.enough)
+        near = approached(start, at_hand, asked, by_average=self.by_average)
         self.by_average &= not near.is_spent
         if own is not None and own.curvature.is_factored:
             own.products.append(near.products)
-        return _ended(start, near, self.enough, at_hand)
+        solution = _ended(start, near, self.enough, at_hand)
+        if own is not None:
+            solution = solution._replace(curvature=own.curvature.lend_to(solution.curvature))
+        return solution
 
     def _factor_for(self, start: Fit, last: Curvature | None) -> truncated.ServingFactor | None:
         """The factor of a fit before while it pays; that of the last one, which may have to be made."""
         at_hand = last is not None and last.is_factored
         if self.serving is not None and not at_hand and self.serving.pays(truncated.Seconds.of(start)):
             return self.serving
-        return None if last is None else truncated.ServingFactor(last)
+        if last is None:  # the first: its own, where it starts
+            return None if start.is_kinked else truncated.ServingFactor(factor(start))
+        return truncated.ServingFactor(last.without_loan)
 
 
 def from_the_last(
@@ -129,9 +135,14 @@ def solved(
     near : float
         Of steps without a factor, as ``truncated.approach`` takes it.
     enough : callable, optional
-        Whether a fit near the optimum will do, if coordinate descent led there.
+        Whether a fit near the optimum will do.
     """
-    return _ended(start, approached(start, last, near), enough, last)
+    return _ended(start, approached(start, last, _near(start, near, enough)), enough, last)
+
+
+def _near(start: Fit, near: float, enough: Callable[[Fit], bool] | None) -> float:
+    """How near to the optimum steps without a factor go."""
+    return near if enough is None or not enough(start) else truncated.ROUGH
 
 
 def _ended(

@@ -39,10 +39,11 @@ class SelfSolved(ABC):
         """Minimise the objective of ``start.problem``."""
 
 
-def solve(start: Fit, last: Curvature | None = None) -> Solution:
+def solve(start: Fit, last: Curvature | None = None, enough: Callable[[Fit], bool] | None = None) -> Solution:
     """Minimise the objective of ``start.problem`` to machine precision.
 
     The curvature of a problem like this one, if there is a ``last``, serves penalties on single coefficients.
+    ``enough`` says of which of these fits no more is asked than an objective known to a millionth.
 
     * Losses of straight pieces: an active-set method on the dual where the penalty is ridge, a quadratic
       program where it is polyhedral, and a sequence of quadratic programs on its smooth piece for any other.
@@ -65,7 +66,7 @@ def solve(start: Fit, last: Curvature | None = None) -> Solution:
     if problem.loss.has_kinks:
         return Solution.of(of_weights(start, _solve_with_kinks))
     if isinstance(problem.penalty, SeparablePenalty):
-        return _solve_separable(start, last)
+        return _solve_separable(start, last, enough)
     coordinates = LassoCoordinates.of(problem)
     if coordinates is not None:
         return coordinates.solution(problem, _solve_separable(coordinates.restate(start)))
@@ -122,10 +123,12 @@ def _solve_with_kinks(start: Fit) -> Fit:
     return curved_program.solve(start)
 
 
-def _solve_separable(start: Fit, last: Curvature | None = None) -> Solution:
+def _solve_separable(
+    start: Fit, last: Curvature | None = None, enough: Callable[[Fit], bool] | None = None
+) -> Solution:
     if not start.problem.loss.is_quadratic or not start.problem.has_one_output or not start.is_kinked:
-        return solved(start, last)
-    return LeastSquaresPath(start if np.any(start.coef) else None).next(start.problem)
+        return solved(start, last, enough=enough)
+    return LeastSquaresPath(start if np.any(start.coef) else None, enough).next(start.problem)
 
 
 def solve_path(
@@ -134,7 +137,7 @@ def solve_path(
     """Solve problems that differ in their penalty, each from the last.
 
     A solution's curvature is valid until the next one is asked for.  ``enough`` says of which fits no
-    more is asked than coordinate descent leaves: an objective known to a millionth.
+    more is asked than an objective known to a millionth.
     """
     problems = iter(problems)
     first = next(problems)

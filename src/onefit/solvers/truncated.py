@@ -29,6 +29,7 @@ from onefit.curvature import (
     coordinates,
     cost_of_average,
     curved_along,
+    factor,
     has_average,
 )
 from onefit.fit import Fit
@@ -102,7 +103,7 @@ class Seconds(NamedTuple):
         """The same with the share of a fit in a factor that has to be made, if it has."""
         if last is None:
             return np.inf
-        return self.by_factor if last.is_factored else self.factored / FITS + self.by_factor
+        return self.by_factor if last.is_at_hand else self.factored / FITS + self.by_factor
 
     @classmethod
     def of(cls, fit: Fit) -> Seconds:
@@ -130,11 +131,12 @@ def by_diagonal(fit: Fit) -> Solve:
     levels = np.where(total > 0, total, np.inf)
     if not fit.problem.has_free_shift:
         return lambda gradient: Direction(gradient.coef / columns, gradient.intercept / levels)
-    curved = fit.tangent.hessian.any(axis=1, keepdims=True)
+    flat = np.flatnonzero(~fit.tangent.hessian.any(axis=1))
 
     def without_shifts(gradient: Direction) -> Direction:
         coef, level = gradient.coef / columns, gradient.intercept / levels
-        return Direction(coef - np.where(curved, 0.0, coef.mean(axis=1, keepdims=True)), level - level.mean())
+        coef[flat] -= coef[flat].mean(axis=1, keepdims=True)
+        return Direction(coef, level - level.mean())
 
     return without_shifts
 
@@ -162,6 +164,11 @@ class ServingFactor:
 
     curvature: Curvature
     products: list[int] = field(default_factory=list)
+
+    def at(self, fit: Fit) -> Curvature:
+        """About K of another fit, with the strengths there where that takes little."""
+        there = self.curvature.lend_to(factor(fit))
+        return there if there.is_at_hand else self.curvature
 
     def pays(self, takes: Seconds) -> bool:
         """Whether it does for another fit, too.

@@ -55,7 +55,7 @@ FULL = 0.1  # parameters a row that bends from which on steps are too long for r
 FIRST = 48  # rows by which a strength is judged first
 ALONE = 0.1  # seconds that rows on their own may take: a race between ten strengths takes one then
 NEARLY_ALL = 0.8  # of the rows: what few others may hide is dearer than to solve them
-MORE = 3.0  # times as many rows as a sample that they must hold
+MORE = 3.0  # times as many rows as a sample that must be there
 
 
 Score: TypeAlias = Callable[[Index, Array], Array]  # of judged rows and their linear predictors: losses
@@ -223,12 +223,12 @@ class Judgement:
 
     def asks_little(self, fit: Fit) -> bool:
         """Whether a fit is judged without its curvature, by others that are near their optimum, not at it."""
-        return self._begins_by_tenths(fit) and goes_by_column(fit)
+        return self._begins_by_tenths(fit) and (goes_by_column(fit) or go_together(fit))
 
     def _begins_by_tenths(self, fit: Fit) -> bool:
         """Whether a strength is judged by tenths before anything else."""
-        estimated = takes_far_less(fit)  # by probes, which tell more than tenths
-        if self.is_by_row and not estimated and is_dear_to_factor(fit, TENTHS):
+        takes_less = is_dear_to_factor(fit, TENTHS) or (self._has_large_tenths and take_less_than_bounds(fit))
+        if self.is_by_row and takes_less and not takes_far_less(fit):  # by probes, which tell more
             return True
         if not self.is_full(fit):
             return False
@@ -251,7 +251,7 @@ class Judgement:
         seen, solved = (0, 0) if before is None else (before.seen, before.solved)
         if seen and (self._has_large_tenths or is_dear_to_factor(fit, TENTHS)):
             return True
-        if solved or not fit.is_kinked:
+        if not fit.is_kinked or (solved and not alike):
             return not solved and self.leave_together(fit)
         takes_less = cost_of_some(fit, count) > max(UNNOTICED, self.seconds_by_tenths(fit, before, count))
         return takes_less and (seen > 0 or alike or self._has_large_tenths)
@@ -273,14 +273,14 @@ class Judgement:
 
         A refit that leaves out a tenth takes about as long as one that leaves out a row, and judges many.  It
         knows less, so that nothing is claimed of the error.  There are as many tenths as hold ``count`` rows,
-        or two; those of a verdict ``before`` are not left out again.
+        or two, or all of them where they go together; those of a verdict ``before`` are not left out again.
         """
-        least = PARTS if go_together(fit) else TENTHS  # more take next to nothing
-        parts = parts_of(len(self.order))[: max(least, -(-PARTS * count // len(self.order)))]
-        rows, apart = np.concatenate(parts), np.full(fit.eta.shape, np.nan)
+        least, apart = max(TENTHS, -(-PARTS * count // len(self.order))), np.full(fit.eta.shape, np.nan)
         if before is not None and before.apart is not None:
             apart = before.apart.copy()
-        self.near.complete(apart, fit, curvature, parts)
+        parts = parts_of(len(self.order))[: PARTS if go_together(fit) else least]
+        self.near.complete(apart, fit, curvature, parts, least)
+        rows = np.concatenate([part for part in parts if not np.isnan(apart[part]).any()])
         covariates = self._of_rows(self._everyone, fit.eta)[:, None]
         known, chance = self._of_rows(rows, apart[rows]), alike(len(self.order), len(rows))
         verdict = from_sample(known, rows, chance, covariates, self.weights)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from onefit._typing import Array, Index, Mask
+from onefit.curvature import Curvature
 from onefit.risk.judging import guarantees
 from onefit.risk.means import mean_and_error, paired_errors
 from onefit.solvers.newton import Solution
@@ -79,6 +80,8 @@ class SearchResult(JudgedPath):
         What is known of each strength; None where its neighbours speak for it.
     solved : dict
         By place, solutions whose factors may be kept: of the smallest risk, and all that are small beside X.
+    last : Curvature or None
+        By which a strength that was left near its optimum is soon solved.
     walked : (J,) int array or None
         Places on the path that was walked, where others were passed over.
     """
@@ -87,6 +90,7 @@ class SearchResult(JudgedPath):
     contest: Contest | None = None
     verdicts: Sequence[Verdict | None] = ()
     solved: Mapping[int, Solution] = field(default_factory=dict)
+    last: Curvature | None = None
     walked: Index | None = None
 
     @property

@@ -16,6 +16,7 @@ from onefit.solvers.solve import solve
 from onefit.solvers.truncated import Seconds
 from onefit.tuning.grid import APART, CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING, Grid
 from onefit.tuning.judgement import FIRST, Judgement
+from onefit.tuning.sample import judged
 from onefit.tuning.seen_path import SeenPath
 
 
@@ -48,10 +49,13 @@ class PathEnd:
 
     def is_past_minimum(self) -> bool:
         """Whether the last risk is clearly above the smallest one."""
-        best, last = self.seen.least, len(self.seen.risks) - 1
+        last = len(self.seen.risks) - 1
+        told = [j for j in judged(self.seen.verdicts) if j not in self.seen.bracketed]
+        best = min(told, key=self.seen.risks.__getitem__) if last in told else self.seen.least
         far = last >= best + PATIENCE or self.seen.decades(best, last) >= DECADES
         far = far and not self._is_nearly_through(last - best)
-        if far and (loose := [j for j in (best, last) if j in self.seen.bracketed]):
+        guessed = best == last and self.seen.decades(max(told, default=0), last) >= DECADES  # by bounds
+        if (far or guessed) and (loose := [j for j in {best, last} if j in self.seen.bracketed]):
             self.judge(loose)
             return self.is_past_minimum()
         if self.seen.verdicts[last] is not None and not self.is_past and far:

@@ -29,7 +29,7 @@ from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
 from onefit.tuning.contest import IN_REACH
-from onefit.tuning.judgement import FIRST, Judgement
+from onefit.tuning.judgement import FIRST, MORE, Judgement
 from onefit.tuning.path import SearchResult, of_verdicts
 from onefit.tuning.sample import Stepped, Verdict, beside, halfway, judged
 from onefit.tuning.selection import Selection, smallest
@@ -97,7 +97,7 @@ class _Entrant:
     def solution(self) -> Solution:
         """The fit with its curvature."""
         known = self.path.solved.get(self.place)
-        return solve(self._nearest) if known is None else known
+        return solve(self._nearest, self.path.last) if known is None else known
 
     @cached_property
     def is_sampled(self) -> bool:
@@ -155,8 +155,11 @@ class _Race:
         if not which or (not self._affords(seconds) and all(self._is_judged(j) for j, _ in which)):
             return False
         self.spent += seconds
+        rivals, known = np.flatnonzero(self._near).tolist(), judged(self.verdicts)
+        many = len(self.judgement.order) >= MORE * FIRST  # in few rows tenths miss other things than rows do
+        by_tenths = many and any(known[j].seen for j in rivals if j in known)
         for j, count in which:
-            self._judge(j, count)
+            self._judge(j, count, by_tenths=by_tenths)
         return True
 
     def _judges_alike(self) -> bool:
@@ -232,6 +235,9 @@ class _Race:
         open_ones = np.flatnonzero(near & (counts < n))
         if open_ones.size == near.sum() == 1 and self.selection != "min":  # nothing to tell it from
             return []
+        if least in open_ones and not self._is_in_part(least):  # how far it moves tells of the others
+            return [(least, n)]
+        open_ones = open_ones[[not self._stands(j) for j in open_ones.tolist()]]
         seen = max(known.seen for known in judged(self.verdicts).values())
         level = max(FIRST, seen, int(counts[open_ones].max(initial=0)))
         behind = open_ones[counts[open_ones] < level]
@@ -240,6 +246,17 @@ class _Race:
         if open_ones.size and self._blur(np.flatnonzero(near), least).max() > KNOWN:
             return [(int(j), 2 * level) for j in open_ones]
         return [(j, level) for j in halfway(self.verdicts, least)] if self.selection == "min" else []
+
+    def _stands(self, j: int) -> bool:
+        """Whether what a strength began with tells it from the smallest risk.
+
+        As it does where those that were judged thoroughly moved far less than the error of the difference.
+        """
+        known, first = self.verdicts[j], self.entrants[j].path.risks
+        if known is None or known.left_out or not self.finished or self._is_in_part(j):
+            return False
+        moved = max(abs(self.result.risks[k] - first[k]) for k in self.finished)
+        return bool(moved <= KNOWN * self.result.paired_errors[j])
 
     @property
     def _near(self) -> Mask:

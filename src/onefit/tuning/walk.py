@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from onefit import _linalg
+from onefit.curvature import Curvature
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out.leads import Leads
@@ -66,7 +67,7 @@ def search_path(
     walk.look_beside()
     seen = walk.seen
     known = of_verdicts(np.array(seen.strengths), seen.verdicts, seen.weights, *seen.coefficients, selection)
-    return replace(known, solved=walk.kept.at(seen.fits))
+    return replace(known, solved=walk.kept.at(seen.fits), last=walk.last)
 
 
 def _has_own_factor(fit: Fit) -> bool:
@@ -122,6 +123,7 @@ class Walk:
     judgement: Judgement
     problem_at: Callable[[float], Problem]
     leads: Leads | None = None  # of rows that were solved without themselves
+    last: Curvature | None = None  # of a solution, by which others are soon found
 
     @cached_property
     def seen(self) -> SeenPath:
@@ -234,9 +236,9 @@ class Walk:
         level = np.mean([fit.intercept for fit in ends], axis=0)
         known = self.kept.at(self.seen.fits).items()
         near = min(known, key=lambda one: abs(one[0] - place), default=None)
-        serving = None if near is None else near[1].curvature
+        serving = self.last if near is None else near[1].curvature
         problem = self.problem_at(self.seen.strengths[place])
-        solution = _in_the_middle(solve(Fit(problem, coef, level), serving))
+        solution = _in_the_middle(solve(Fit(problem, coef, level), serving, self.judgement.asks_little))
         self.seen.fits[place] = solution.fit
         self._judge(place, solution)
 
@@ -272,7 +274,9 @@ class Walk:
     def _keep(self, place: int, solution: Solution) -> None:
         """Keep what others may go on from: a solution, and what is known of its rows."""
         lowest, verdict = self.seen.least_but_bounds, self.seen.verdicts[place]
-        self.kept.keep(solution, is_lowest=lowest == place)
+        self.last = solution.curvature
+        if not self.judgement.asks_little(solution.fit):
+            self.kept.keep(solution, is_lowest=lowest == place)
         if verdict is None or verdict.leads is None:
             return
         self.leads, self.seen.verdicts[place] = verdict.leads, verdict._replace(leads=None)

@@ -123,7 +123,7 @@ class FitsWithout:
 
         Those of the first ones at least, and of the others if steps take all of them there together.
         """
-        missing = [np.isnan(apart[part]).any() for part in parts]
+        missing = [bool(np.isnan(apart[part]).any()) for part in parts]
         todo = [part for part, is_missing in zip(parts, missing, strict=True) if is_missing]
         found = self.left_out_roughly(fit, curvature, todo, least=sum(missing[:least]))
         for part, eta in zip(todo, found, strict=False):

@@ -55,7 +55,7 @@ FULL = 0.1  # parameters a row that bends from which on steps are too long for r
 FIRST = 48  # rows by which a strength is judged first
 ALONE = 0.1  # seconds that rows on their own may take: a race between ten strengths takes one then
 NEARLY_ALL = 0.8  # of the rows: what few others may hide is dearer than to solve them
-MORE = 3.0  # times as many rows as a sample that must be there
+MORE = 3.0  # times as many rows as a sample that they must hold
 
 
 Score: TypeAlias = Callable[[Index, Array], Array]  # of judged rows and their linear predictors: losses

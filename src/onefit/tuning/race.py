@@ -29,7 +29,7 @@ from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
 from onefit.tuning.contest import IN_REACH
-from onefit.tuning.judgement import FIRST, MORE, Judgement
+from onefit.tuning.judgement import FIRST, Judgement
 from onefit.tuning.path import SearchResult, of_verdicts
 from onefit.tuning.sample import Stepped, Verdict, beside, halfway, judged
 from onefit.tuning.selection import Selection, smallest
@@ -156,10 +156,9 @@ class _Race:
             return False
         self.spent += seconds
         rivals, known = np.flatnonzero(self._near).tolist(), judged(self.verdicts)
-        many = len(self.judgement.order) >= MORE * FIRST  # in few rows tenths miss other things than rows do
-        by_tenths = many and any(known[j].seen for j in rivals if j in known)
-        for j, count in which:
-            self._judge(j, count, by_tenths=by_tenths)
+        alike = any(known[j].seen for j in rivals if j in known)
+        for j, count in which:  # rows on their own tell more, where they are not dear
+            self._judge(j, count, by_tenths=alike and cost_of_some(self.entrants[j].fit, count) > UNMINDED)
         return True
 
     def _judges_alike(self) -> bool:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.fit import Fit
+
+Sums = TypeVar("Sums")
 
 IN_CACHE = 2**15  # numbers of a block that stays near the processor
 AS_MANY = 0.5  # share of the columns of a matrix that take as long as all of them
@@ -146,6 +148,35 @@ class Curvature(ABC):
     def leave(self, rows: Index, gradients: Direction) -> Direction:
         """K⁻¹ z_i c_i for some rows i that leave, given z_i c_i, along the last axis."""
         return self.solve(gradients)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Borrower(Curvature, Generic[Sums]):
+    """K that may go by sums over the rows of another fit until it has a factor."""
+
+    lent: Sums | None = None  # with which steps may do
+
+    @property
+    def is_at_hand(self) -> bool:
+        return self.is_factored or self.lent is not None
+
+    @property
+    def without_loan(self) -> Self:
+        return self if self.is_factored or self.lent is None else replace(self, lent=None)
+
+    def lend_to(self, other: Curvature) -> Curvature:
+        if not isinstance(other, type(self)) or other.is_factored or not self._has_rows_of(other):
+            return other
+        return replace(other, lent=self._of_rows)
+
+    @abstractmethod
+    def _has_rows_of(self, other: Self) -> bool:
+        """Whether the sums over the rows are known here, and are those of the other but for D."""
+
+    @property
+    @abstractmethod
+    def _of_rows(self) -> Sums:
+        """What K has of the rows."""
 
 
 class Wrapped(Curvature):

@@ -12,7 +12,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._linalg import Factorization
 from onefit._typing import Array, Design, Index
-from onefit.curvature.base import Curvature, Direction, Sandwich
+from onefit.curvature.base import Borrower, Curvature, Direction, Sandwich
 from onefit.curvature.reduction import Reduction
 from onefit.curvature.row_products import RowProducts, row_products
 from onefit.fit import Fit
@@ -97,7 +97,7 @@ class SummedRows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CoupledBlock(Curvature):
+class CoupledBlock(Borrower[SummedRows]):
     """Outputs tied together by the loss: one matrix over all free coordinates of all outputs.
 
     Output a has its own free columns S_a and perhaps an intercept.  Coordinates that the penalty alone
@@ -114,15 +114,12 @@ class CoupledBlock(Curvature):
         Of K, in any precision, if somebody has it.
     reduction : Reduction, optional
         The coordinates of K, if somebody has them.
-    lent : SummedRows, optional
-        Of the rows as they are curved at another fit, with which steps may do.
     """
 
     fit: Fit
     tangent: Tangent
     factor: Factorization | None = None
     reduction: Reduction | None = None
-    lent: SummedRows | None = None
 
     @property
     def problem(self) -> Problem:
@@ -223,10 +220,6 @@ class CoupledBlock(Curvature):
         return self._rows.weighted(self._bends_in_single)
 
     @property
-    def is_at_hand(self) -> bool:
-        return self.is_factored or self.lent is not None
-
-    @property
     def roughly(self) -> CoupledBlock:
         if self.factor is not None or ("_factored" in self.__dict__ and "in_single" not in self.__dict__):
             return self  # at hand
@@ -243,21 +236,13 @@ class CoupledBlock(Curvature):
         found = Factorization.of_definite(K._penalised(share * self.lent.gram))
         return None if found is None else replace(K, factor=found)
 
-    def lend_to(self, other: Curvature) -> Curvature:
-        if not isinstance(other, CoupledBlock) or other.is_factored or not self._has_rows_of(other):
-            return other
-        return replace(
-            other, lent=SummedRows(self._rows_in_single, self.own, float(np.einsum("naa->", self.d)))
-        )
+    @property
+    def _of_rows(self) -> SummedRows:
+        return SummedRows(self._rows_in_single, self.own, float(np.einsum("naa->", self.d)))
 
     def _has_rows_of(self, other: CoupledBlock) -> bool:
-        """Whether the sums over the rows are known here, and are those of the other but for D."""
         known = self.__dict__.get("in_single") is not None and self.problem.X is other.problem.X
         return known and np.array_equal(self.tangent.support, other.tangent.support) and bool(self.d.any())
-
-    @property
-    def without_loan(self) -> CoupledBlock:
-        return self if self.is_factored or self.lent is None else replace(self, lent=None)
 
     @property
     def is_definite(self) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._linalg import Factorization
 from onefit._typing import Array, Design, Index
-from onefit.curvature.base import Curvature, Direction, OfColumns, Sandwich, total_curvature
+from onefit.curvature.base import Borrower, Direction, OfColumns, Sandwich, total_curvature
 from onefit.problem import Moments
 
 CONDITION_OF_WIDE = 1e11  # of the directions that a generalised inverse of few rows keeps, at worst
@@ -122,15 +122,10 @@ class OfFactor(OfColumns):
 
 
 @dataclass(frozen=True)
-class Primal(OfFactor):
+class Primal(OfFactor, Borrower[Moments]):
     """k × k: Cholesky, or a generalised inverse where K has no factor."""
 
     moments: Moments | None = None  # with which K need not be summed over the rows
-    lent: Moments | None = None  # of the rows as they are curved at another fit, with which steps may do
-
-    @property
-    def is_at_hand(self) -> bool:
-        return self.is_factored or self.lent is not None
 
     @property
     def roughly(self) -> Primal:
@@ -143,23 +138,12 @@ class Primal(OfFactor):
         share = float(self.d.sum() / self.lent.weights.sum())
         return replace(self, moments=replace(self.lent, gram=share * self.lent.gram), lent=None)
 
-    def lend_to(self, other: Curvature) -> Curvature:
-        if not isinstance(other, Primal) or other.is_factored or not self._has_rows_of(other):
-            return other
-        return replace(other, lent=self._of_rows)
-
     def _has_rows_of(self, other: Primal) -> bool:
-        """Whether the sums over the rows are known here, and are those of the other but for d."""
         whole = self.support is None and other.support is None and other.hessian.ndim == 1
         return whole and self.X is other.X and self.is_factored and float(self.d.sum()) > 0
 
-    @property
-    def without_loan(self) -> Primal:
-        return self if self.is_factored or self.lent is None else replace(self, lent=None)
-
     @cached_property
     def _of_rows(self) -> Moments:
-        """What K has of the rows."""
         gram = self._gram.copy()
         inside = np.einsum("kk->k", gram)
         inside -= self.hessian

@@ -65,28 +65,25 @@ class Reduction:
     def of(cls, fit: Fit, tangent: Tangent) -> Reduction:
         """As few coordinates as a fit has on a smooth piece."""
         problem, d = fit.problem, fit.hessian
-        free, ridge = np.vstack([tangent.support, problem.intercept[None]]), tangent.hessian
-        kept, own, span = None, ridge[:, 0], None
+        free, kept = np.vstack([tangent.support, problem.intercept[None]]), None
         is_separable = isinstance(tangent, Coordinates) and _linalg.has_columns(problem.X)
         if is_separable and has_common(fit, tangent):
             curved = np.einsum("naa->a", d)
             kept = np.delete(np.arange(len(curved)), curved.argmax())  # the others keep their digits
-            free, ridge = free[:, kept], ridge[:, kept]
-        if _are_alike(free):
-            span = span_of(problem, tangent)
+            free = free[:, kept]
+        span = span_of(problem, tangent) if _are_alike(free) else None
         if span is not None:
-            r, outputs = problem.n, free.shape[1]
-            free = np.vstack([np.ones((r, outputs), dtype=bool), free[-1:]])
-            ridge = np.full((r, outputs), own[0])
-        X = problem.X if span is None else span.X
-        return cls(X, free, ridge, span, kept, d.shape[1], np.where(tangent.support[:, 0], own, 0.0))
+            free = np.vstack([np.ones((problem.n, free.shape[1]), dtype=bool), free[-1:]])
+        X, without = problem.X if span is None else span.X, np.empty(0)
+        return cls(X, free, without, span, kept, d.shape[1], without).at(tangent)
 
     def at(self, tangent: Tangent) -> Reduction:
-        """The same coordinates with the penalty of another fit of the same support."""
+        """The same coordinates with a penalty of the same support, as it is curved at a fit."""
         ridge, own = tangent.hessian, tangent.hessian[:, 0]
-        ridge = ridge if self.kept is None else ridge[:, self.kept]
         if self.span is not None:
-            ridge = np.full(self.ridge.shape, own[0])
+            ridge = np.full(self.free[:-1].shape, own[0])
+        elif self.kept is not None:
+            ridge = ridge[:, self.kept]
         return replace(self, ridge=ridge, beside=np.where(tangent.support[:, 0], own, 0.0))
 
     @property

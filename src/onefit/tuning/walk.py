@@ -67,7 +67,7 @@ def search_path(
     walk.look_beside()
     seen = walk.seen
     known = of_verdicts(np.array(seen.strengths), seen.verdicts, seen.weights, *seen.coefficients, selection)
-    return replace(known, solved=walk.kept.at(seen.fits), last=walk.last)
+    return replace(known, solved=walk.kept.at(seen.fits), last=walk.kept.last)
 
 
 def _has_own_factor(fit: Fit) -> bool:
@@ -89,11 +89,14 @@ class KeptSolutions:
     ----------
     strengths : int
         Of the grid: those that are small fill a block together, or as much as the rows do.
+    last : Curvature, optional
+        Of the last solution, by which others are soon found.
     """
 
     strengths: int
     lowest: Solution | None = None
     small: list[Solution] = field(default_factory=list)
+    last: Curvature | None = None
 
     def keep(self, solution: Solution, *, is_lowest: bool) -> None:
         """Keep a solution, if it may be."""
@@ -123,7 +126,6 @@ class Walk:
     judgement: Judgement
     problem_at: Callable[[float], Problem]
     leads: Leads | None = None  # of rows that were solved without themselves
-    last: Curvature | None = None  # of a solution, by which others are soon found
 
     @cached_property
     def seen(self) -> SeenPath:
@@ -236,7 +238,7 @@ class Walk:
         level = np.mean([fit.intercept for fit in ends], axis=0)
         known = self.kept.at(self.seen.fits).items()
         near = min(known, key=lambda one: abs(one[0] - place), default=None)
-        serving = self.last if near is None else near[1].curvature
+        serving = self.kept.last if near is None else near[1].curvature
         problem = self.problem_at(self.seen.strengths[place])
         solution = _in_the_middle(solve(Fit(problem, coef, level), serving, self.judgement.asks_little))
         self.seen.fits[place] = solution.fit
@@ -274,7 +276,7 @@ class Walk:
     def _keep(self, place: int, solution: Solution) -> None:
         """Keep what others may go on from: a solution, and what is known of its rows."""
         lowest, verdict = self.seen.least_but_bounds, self.seen.verdicts[place]
-        self.last = solution.curvature
+        self.kept.last = solution.curvature
         if not self.judgement.asks_little(solution.fit):
             self.kept.keep(solution, is_lowest=lowest == place)
         if verdict is None or verdict.leads is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -130,6 +130,13 @@ class InnerProducts:
     """
 
     X: Design
+
+    @classmethod
+    def of(cls, X: Design, gram: Array) -> Self:
+        """Those that are known."""
+        known = cls(X)
+        known.__dict__["gram"] = gram
+        return known
 
     @cached_property
     def gram(self) -> Array:

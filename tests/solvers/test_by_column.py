@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, random_array
 from onefit import losses, penalties
 from onefit.fit import Fit
 from onefit.problem import Problem
-from onefit.solvers import by_column
+from onefit.solvers import by_column, coordinate_descent
 from onefit.solvers.path import least_squares_path
 from onefit.solvers.solve import solve
 
@@ -65,11 +65,13 @@ def test_paths_change_over_where_factors_are_dear(monkeypatch):
     exact = [solution.fit.coef for solution in least_squares_path(own)]
     reached, solve = [], by_column.solve
     monkeypatch.setattr(by_column, "pays", lambda fit: np.count_nonzero(fit.coef) > 20)
-    monkeypatch.setattr(by_column, "solve", lambda start: reached.append(start) or solve(start))
+    monkeypatch.setattr(
+        by_column, "solve", lambda start, columns: reached.append(start) or solve(start, columns)
+    )
     for coef, solution in zip(exact, least_squares_path(own), strict=True):
         np.testing.assert_allclose(solution.fit.coef, coef, rtol=1e-8, atol=1e-9)
     assert 0 < len(reached) < len(own)
-    monkeypatch.setattr(by_column, "solve", lambda _: None)
+    monkeypatch.setattr(by_column, "solve", lambda *_: None)
     for coef, solution in zip(exact, least_squares_path(own), strict=True):
         np.testing.assert_allclose(solution.fit.coef, coef, rtol=1e-8, atol=1e-9)
 
@@ -82,5 +84,30 @@ def test_a_pattern_of_more_columns_than_rows_is_ended_on_by_a_factor_of_the_rows
     weaker = replace(problem, penalty=problem.penalty.scaled(0.8))
     found = by_column.solve(Fit(weaker, start.coef, start.intercept))
     assert np.count_nonzero(found.coef) > 60
-    assert by_column._Search.of(found).is_optimal(found)
+    assert by_column._Search.of(found, None).is_optimal(found)
     assert found.objective == pytest.approx(solve(Fit.at_start(weaker)).fit.objective, rel=1e-10)
+
+
+def test_products_of_changing_columns_are_those_of_the_columns_that_are_in():
+    rng = np.random.default_rng(4)
+    X = random_array((40, 200), density=0.1, rng=rng, format="csr")
+    columns, inside = by_column.SomeColumns.of(X), rng.random(200) < 0.5
+    for _ in range(5):
+        known = columns.products(inside)
+        own = X.toarray()[:, inside]
+        np.testing.assert_allclose(known.gram, own @ own.T, atol=1e-12)
+        inside = inside ^ (rng.random(200) < 0.1)
+
+
+def test_steps_on_patterns_go_near_without_tenths():
+    """Near interpolation sweeps alone are slow; the gap says how near it is."""
+    rng = np.random.default_rng(5)
+    X = random_array((120, 500), density=0.05, rng=rng, format="csc")
+    y = X @ rng.normal(size=500)
+    weights = np.where(np.arange(120) < 12, 0.0, 1.0)
+    weak = Problem(losses.Squared(), penalties.ElasticNet(1e-4, 0.3), X, y, weights)
+    start = solve(Fit.at_start(replace(weak, weights=np.ones(120)))).fit
+    begun = Fit(weak, start.coef, start.intercept)
+    close = 1e-3 * coordinate_descent.gap(begun)
+    near = by_column.approach(begun, lambda fit: coordinate_descent.gap(fit) <= close)
+    assert near.objective - solve(begun).fit.objective <= close

@@ -19,7 +19,8 @@ from onefit.curvature import Curvature, Direction, factor, has_average
 from onefit.fit import Fit
 from onefit.leave_out.chords import MAX_STEPS, FoldProblems, goes_by_coefficients
 from onefit.leave_out.coef_steps import EndsOfSteps, OfFit, Roughly, steps_in_coefficients
-from onefit.solvers import coordinate_descent, on_pattern
+from onefit.solvers import by_column, coordinate_descent, on_pattern
+from onefit.solvers.by_column import SomeColumns
 from onefit.solvers.path import approached
 from onefit.solvers.solve import solve
 from onefit.solvers.truncated import FITS, PRODUCTS, ROUGH, Seconds, ServingFactor, approach, by_diagonal
@@ -108,12 +109,15 @@ class FitsWithout:
         coefficients that are not zero, these, and the intercept.
     design : object
         X of the fits: what was found in other columns or coordinates is forgotten.
+    columns : SomeColumns or None
+        Its columns, where steps on patterns go by products of them.
     serving : ServingFactor
         By which the last parts that left together went.
     """
 
     last: dict[bytes, tuple[Index, Array, Array]] = field(default_factory=dict)
     design: Any = None
+    columns: SomeColumns | None = None
     serving: ServingFactor | None = None
 
     def complete(
@@ -139,7 +143,7 @@ class FitsWithout:
     ) -> list[Array]:
         """Linear predictors of parts of the rows, each of which leaves together: of all, or of the first."""
         if self.design is not fit.problem.X:
-            self.design, self.last, self.serving = fit.problem.X, {}, None
+            self.design, self.last, self.serving, self.columns = fit.problem.X, {}, None, None
         if parts and go_together(fit):
             return self._left_out_together(fit, curvature or factor(fit), parts, least)
         return [self._left_out_apart(fit, curvature, part, little) for part in parts[:least]]
@@ -149,7 +153,9 @@ class FitsWithout:
     ) -> Array:
         """Predictors of rows that leave together, by a fit without a factor where there is a way."""
         start = coordinate_descent.levelled(fit_of_others(fit, rows))
-        found = _approached(start, self._begun(start, rows), curvature, rows, little)
+        if self.columns is None and by_column.pays(start):
+            self.columns = SomeColumns.of(fit.problem.X)
+        found = _approached(start, self._begun(start, rows), curvature, rows, little, self.columns)
         self._keep(rows.tobytes(), found)
         return found.eta[rows]
 
@@ -205,12 +211,23 @@ class FitsWithout:
         return end
 
 
-def _approached(start: Fit, begun: Fit, curvature: Curvature | None, rows: Index, little: float) -> Fit:
+def _approached(
+    start: Fit,
+    begun: Fit,
+    curvature: Curvature | None,
+    rows: Index,
+    little: float,
+    columns: SomeColumns | None,
+) -> Fit:
     """A fit near its optimum, without a factor where there is a way."""
-    by_column = goes_by_column(start)
-    if on_pattern.serves(curvature, start) and not (by_column and _sweeps_take_less(start)):
+    if columns is not None and by_column.pays(start):
+        near = _by_patterns(start, begun, little, columns)
+        if near is not None:
+            return near
+    sweeps = goes_by_column(start)
+    if on_pattern.serves(curvature, start) and not (sweeps and _sweeps_take_less(start)):
         return on_pattern.approach(begun, curvature, ROUGH).fit
-    if by_column:
+    if sweeps:
         return moved_by_column(start, rows, little, begun)
     near = approached(begun, curvature, ROUGH).fit
     return _ended(begun) if near is begun else near
@@ -245,6 +262,16 @@ def near_by(start: Fit, rows: Index, little: float) -> Fit:
     """A fit of coupled outputs with kinks, by Newton steps on patterns if these settle, else by columns."""
     near, is_there, *_ = on_pattern.approach(start, None, ROUGH)
     return near if is_there else moved_by_column(near, rows, little)
+
+
+def _by_patterns(start: Fit, begun: Fit, little: float, columns: SomeColumns) -> Fit | None:
+    """A fit of least squares with an ℓ2 part, by sweeps and steps on patterns: the gap tells."""
+    close = little**2 * coordinate_descent.gap(start)
+
+    def enough(fit: Fit) -> bool:
+        return coordinate_descent.gap(fit) <= close
+
+    return begun if enough(begun) else by_column.approach(begun, enough, columns)
 
 
 def moved_by_column(start: Fit, rows: Index, little: float, begun: Fit | None = None) -> Fit:

@@ -2,12 +2,15 @@
 
 An ℓ2 part moves with the strength, and K with it: the active-set method factors it anew at every strength,
 which takes k³.  Coordinate descent finds the pattern in sweeps over what is stored.  A factor of the rows,
-where these are few, or conjugate gradients end on it.
+where these are few, or conjugate gradients end on it.  Near interpolation sweeps are slow, and steps on the
+pattern soon find what they do not: coefficients that would change their sign are zero after such a step,
+which is as long as the objective falls.  From one pattern to the next few columns change, and with them
+products of the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -15,18 +18,19 @@ from typing import Any, Self
 import numpy as np
 
 from onefit import _linalg, cost
-from onefit._typing import Array, Index
+from onefit._typing import Array, Design, Index, Mask
 from onefit.cost import Work
-from onefit.curvature import Direction, conjugate_gradients, factor
+from onefit.curvature import Direction, Dual, conjugate_gradients, factor
 from onefit.fit import Fit
 from onefit.numerics import EPS
+from onefit.problem import InnerProducts
 from onefit.solvers import coordinate_descent
-from onefit.solvers.line_search import to_first_zero, toward
+from onefit.solvers.line_search import toward
 
-ROUNDS = 10  # of sweeps and an end on the pattern that they found
+ROUNDS = 30  # of sweeps and an end on the pattern that they found
 FIRST, SHARPER, LAST = 1e-4, 1e-4, 1e-14  # error of the sweeps: the first show which columns enter
 PRECISE = 1e-6  # error that leaves a pattern worth ending on
-SWEEPS, PRODUCTS = 300, 300  # in a round, at most
+FEW, SWEEPS, PRODUCTS = 10, 300, 300  # in a round: sweeps take about as long as a step by a factor
 STEPS = 3  # on a pattern, with gradients anew
 CLOSE = 1e-8  # error of a step, relative to its gradient
 ROUNDING = 30.0 * EPS  # of a gradient, relative to what adds up to it
@@ -48,25 +52,57 @@ def pays(fit: Fit) -> bool:
     return Work(swept, CALLS).seconds < Work(FACTORS * k**3, IN_FACTORS).seconds
 
 
-def solve(start: Fit) -> Fit | None:
+def solve(start: Fit, columns: SomeColumns | None = None) -> Fit | None:
     """The optimum of a problem for which this ``pays``, to rounding; None where that is not reached."""
-    fit, error, search = start, FIRST, _Search.of(start)
-    for _ in range(ROUNDS):
-        near = coordinate_descent.model_minimum(fit, search.X, error, SWEEPS)
-        fit = toward(fit, near)
-        if error <= PRECISE:
-            fit = search.on_pattern(fit)
-            if search.is_optimal(fit):
-                return fit
-        error = max(error * SHARPER, LAST)
-    return None
+    search = _Search.of(start, columns)
+    return next(filter(search.is_optimal, search.nearer(start)), None)
+
+
+def approach(start: Fit, enough: Callable[[Fit], bool], columns: SomeColumns | None = None) -> Fit | None:
+    """A fit of such a problem that is near enough to the optimum; None where that is not reached."""
+    return next(filter(enough, _Search.of(start, columns).nearer(start)), None)
+
+
+@dataclass(eq=False)
+class SomeColumns:
+    """Products X_S X_Sᵀ of all rows, of columns of which few change from one time to the next.
+
+    Attributes
+    ----------
+    X : sparse array
+        By column.
+    """
+
+    X: Any
+    _inside: Mask | None = None
+    _gram: Array | None = None
+
+    @classmethod
+    def of(cls, X: Design) -> Self:
+        """Those of a design with columns."""
+        return cls(_linalg.as_columns(X).by_column())
+
+    def products(self, inside: Mask) -> InnerProducts:
+        """Of the rows in these columns, with what is known of them."""
+        own, last = self.X[:, inside], self._inside
+        if last is None or self._gram is None or 2 * np.sum(inside != last) > np.sum(inside):
+            self._gram = _products(own)
+        else:
+            entered, gone = self.X[:, inside & ~last], self.X[:, last & ~inside]
+            self._gram = self._gram + _products(entered) - _products(gone)
+        self._inside = inside
+        return InnerProducts.of(own, self._gram)
+
+
+def _products(X: Any) -> Array:
+    return _linalg.as_columns(X).row_gram(np.ones(X.shape[1]))
 
 
 @dataclass(frozen=True, eq=False)
 class _Search:
     """What does not change from point to point."""
 
-    X: Any  # by column
+    columns: SomeColumns
     l1: Array
     l2: Array
     weights: Array
@@ -74,10 +110,28 @@ class _Search:
     intercept: bool
 
     @classmethod
-    def of(cls, fit: Fit) -> Self:
+    def of(cls, fit: Fit, columns: SomeColumns | None) -> Self:
         problem = fit.problem
-        X = _linalg.as_columns(problem.X).by_column()
-        return cls(X, *fit.strengths, fit.hessian, problem.y, bool(problem.intercept))
+        columns = SomeColumns.of(problem.X) if columns is None else columns
+        return cls(columns, *fit.strengths, fit.hessian, problem.y, bool(problem.intercept))
+
+    @property
+    def X(self) -> Any:
+        """By column."""
+        return self.columns.X
+
+    def nearer(self, start: Fit) -> Iterator[Fit]:
+        """Fits ever nearer to the optimum."""
+        fit, error = start, FIRST
+        for _ in range(ROUNDS):
+            by_factor = self._is_factored(fit)
+            sweeps = self._sweeps(fit) if by_factor else SWEEPS
+            fit = toward(fit, coordinate_descent.model_minimum(fit, self.X, error, sweeps))
+            yield fit
+            if error <= PRECISE or by_factor:
+                fit = self.on_pattern(fit)
+                yield fit
+            error = max(error * SHARPER, LAST)
 
     @cached_property
     def lengths(self) -> Array:
@@ -85,26 +139,55 @@ class _Search:
         return _linalg.column_lengths(self.X)
 
     def on_pattern(self, fit: Fit) -> Fit:
-        """Go to the minimum on the signs of a fit, or to the first zero on the way."""
+        """Go to the minimum on the signs of a fit, or where coefficients that change theirs are zero."""
         inside = fit.coef != 0
-        solve = factor(fit).solve if self._is_factored(fit) else self._by_products(np.flatnonzero(inside))
+        solve = self._by_factor(fit) if self._is_factored(fit) else self._by_products(np.flatnonzero(inside))
         for _ in range(STEPS):
             pull = self._pull(fit)
             if np.all(np.abs(pull) <= self._rounding(fit), where=inside):
                 break
             step = solve(Direction(np.where(inside, pull, 0.0), fit.intercept_gradient))
-            change = Direction(-step.coef, -step.intercept)
-            until = _until_zero(fit, change)
-            if until.min() < 1.0:
-                return toward(fit, to_first_zero(fit, change, until))
-            fit = fit.moved(fit.coef + change.coef, fit.intercept + change.intercept)
+            coef = fit.coef - step.coef
+            changes = coef * fit.coef < 0
+            there = fit.moved(np.where(changes, 0.0, coef), fit.intercept - step.intercept)
+            if changes.any():
+                return toward(fit, coordinate_descent.levelled(there))
+            fit = there
         return fit
 
+    def _sweep(self, fit: Fit) -> Work:
+        """A sweep over the columns that are in."""
+        n_stored, k = _linalg.as_columns(self.X).n_stored, float(np.count_nonzero(fit.coef))
+        return Work(2.0 * APART * n_stored * k / self.X.shape[1], IN_A_PRODUCT / 2.0)
+
+    def _factor(self, fit: Fit) -> Work:
+        """A factor, which is no larger than the rows."""
+        return cost.newton_step(self.X.shape[0], 0, int(np.count_nonzero(fit.coef)))
+
     def _is_factored(self, fit: Fit) -> bool:
-        """Whether a factor, which is no larger than the rows, takes less than products that may not end."""
-        (n, p), k = self.X.shape, float(np.count_nonzero(fit.coef))
-        products = Work(4.0 * APART * _linalg.as_columns(self.X).n_stored * k / p, IN_A_PRODUCT)
-        return cost.newton_step(n, 0, int(k)).seconds < products.times(PRODUCTS).seconds
+        """Whether a factor takes less than products that may not end."""
+        return self._factor(fit).seconds < self._sweep(fit).times(2.0 * PRODUCTS).seconds
+
+    def _sweeps(self, fit: Fit) -> int:
+        """How many take as long as a factor."""
+        return int(np.clip(self._factor(fit).seconds / self._sweep(fit).seconds, FEW, SWEEPS))
+
+    def _by_factor(self, fit: Fit) -> Callable[[Direction], Direction]:
+        """K⁻¹ on the columns of a fit by a factor, of rows whose products are known where these are fewer."""
+        inside = fit.coef != 0
+        l2, k = self.l2[inside], int(np.count_nonzero(inside))
+        if k <= len(self.weights) or np.ptp(l2) > 0:
+            return factor(fit).solve
+        known = self.columns.products(inside)
+        K = Dual(known.X, None, k, l2, self.weights, self.intercept, known)
+
+        def solve(gradient: Direction) -> Direction:
+            step = K.solve(Direction(gradient.coef[inside], gradient.intercept))
+            coef = np.zeros_like(gradient.coef)
+            coef[inside] = step.coef
+            return Direction(coef, step.intercept)
+
+        return solve
 
     def _by_products(self, inside: Index) -> Callable[[Direction], Direction]:
         """K⁻¹ on some columns, by conjugate gradients."""
@@ -146,9 +229,3 @@ class _Search:
 
 def _inner(one: Direction, other: Direction) -> Array:
     return np.asarray(one.coef @ other.coef + one.intercept * other.intercept)
-
-
-def _until_zero(fit: Fit, change: Direction) -> Array:
-    """Lengths of a change at which coefficients are zero: (p,)."""
-    falls = fit.coef * change.coef < 0
-    return np.where(falls, -fit.coef / np.where(falls, change.coef, 1.0), np.inf)

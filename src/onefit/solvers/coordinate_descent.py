@@ -102,6 +102,11 @@ def approach(start: Fit, sweeps: int = MOST_SWEEPS, *, to_pattern: bool = False)
     return _on_independent_columns(fit)
 
 
+def is_near(fit: Fit) -> bool:
+    """Whether next to nothing of the objective is left to fall, as far as the gap tells."""
+    return gap(fit) <= NEAR * abs(fit.objective)
+
+
 def gap_tells(fit: Fit) -> bool:
     """Whether the duality gap is near to what is left to fall: with ℓ2 parts, and outputs not in turn."""
     return not fit.problem.is_coupled and bool(np.all(fit.strengths[1] > 0))

@@ -257,6 +257,7 @@ class LeastSquaresPath:
 
     def __init__(self, start: Fit | None = None, enough: Callable[[Fit], bool] | None = None) -> None:
         self._active: ActiveSet | None = None
+        self._columns: by_column.SomeColumns | None = None
         self._last, self._enough = start, enough
 
     def next(self, problem: Problem) -> newton.Solution:
@@ -270,10 +271,12 @@ class LeastSquaresPath:
         return self._by_active_set(problem)
 
     def _by_column(self, start: Fit) -> Fit | None:
+        if self._columns is None:
+            self._columns = by_column.SomeColumns.of(start.problem.X)
         if self._enough is None:
-            return by_column.solve(start)
-        near = coordinate_descent.approach(start)
-        return near if self._enough(near) else by_column.solve(near)
+            return by_column.solve(start, self._columns)
+        near = by_column.approach(start, coordinate_descent.is_near, self._columns)
+        return near if near is None or self._enough(near) else by_column.solve(near, self._columns)
 
     def _by_active_set(self, problem: Problem) -> newton.Solution:
         intercept = bool(problem.intercept)

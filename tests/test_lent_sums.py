@@ -60,7 +60,7 @@ def test_rows_are_curved_as_at_the_other_fit_but_for_how_much_in_all(loss, store
     lent = K.lend_to(own)
     assert lent.is_at_hand
     assert not lent.is_factored
-    expected, found = factor(as_at(one, other)).solve(gradient), lent.roughly.solve(gradient)
+    expected, found = factor(as_at(one, other)).solve(gradient), lent.for_steps.solve(gradient)
     scale = np.abs(expected.coef).max()
     tol = 1e-9 if isinstance(loss, Logistic) else 1e-4  # in single precision
     np.testing.assert_allclose(found.coef, expected.coef, atol=tol * scale)
@@ -68,8 +68,8 @@ def test_rows_are_curved_as_at_the_other_fit_but_for_how_much_in_all(loss, store
     exact = factor(other).solve(gradient)
     np.testing.assert_allclose(lent.solve(gradient).coef, exact.coef, rtol=1e-8, atol=1e-10 * scale)
     np.testing.assert_allclose(lent.quadratic_forms(), factor(other).quadratic_forms(), rtol=1e-8)
-    assert lent.roughly.is_factored  # by its own factor, now that there is one
-    np.testing.assert_allclose(lent.roughly.solve(gradient).coef, exact.coef, atol=1e-4 * scale)
+    assert lent.for_steps.is_factored  # by its own factor, now that there is one
+    np.testing.assert_allclose(lent.for_steps.solve(gradient).coef, exact.coef, atol=1e-4 * scale)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Multinomial(C)], ids=["two classes", "three classes"])
@@ -99,7 +99,7 @@ def test_classes_in_the_coordinates_of_few_rows():
     K.roughly.solve(gradient)
     lent, expected = K.lend_to(factor(other)), factor(as_at(one, other)).solve(gradient)
     assert lent.is_at_hand
-    np.testing.assert_allclose(lent.roughly.solve(gradient).coef, expected.coef, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(lent.for_steps.solve(gradient).coef, expected.coef, rtol=1e-4, atol=1e-5)
 
 
 def test_one_output_of_few_rows_has_a_factor_of_these():

@@ -66,7 +66,7 @@ class Curvature(ABC):
 
     @property
     def is_at_hand(self) -> bool:
-        """Whether ``roughly`` takes little."""
+        """Whether ``for_steps`` takes little."""
         return self.is_factored
 
     @property
@@ -77,8 +77,13 @@ class Curvature(ABC):
         """
         return self
 
+    @property
+    def for_steps(self) -> Curvature:
+        """What is near enough for steps that are repeated until they settle, and for nothing else."""
+        return self.roughly
+
     def lend_to(self, other: Curvature) -> Curvature:
-        """K of another fit of the same rows, whose ``roughly`` goes by the sums over them here.
+        """K of another fit of the same rows, whose ``for_steps`` goes by the sums over them here.
 
         The other one as it is, where it has a factor or nothing is to be lent.
         """

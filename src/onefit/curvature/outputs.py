@@ -223,8 +223,12 @@ class CoupledBlock(Borrower[SummedRows]):
     def roughly(self) -> CoupledBlock:
         if self.factor is not None or ("_factored" in self.__dict__ and "in_single" not in self.__dict__):
             return self  # at hand
+        return self.in_single or self
+
+    @property
+    def for_steps(self) -> CoupledBlock:
         by_loan = None if self.lent is None or self.is_factored else self._by_loan
-        return by_loan or self.in_single or self
+        return by_loan or self.roughly
 
     @cached_property
     def _by_loan(self) -> CoupledBlock | None:

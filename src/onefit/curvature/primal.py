@@ -128,7 +128,7 @@ class Primal(OfFactor, Borrower[Moments]):
     moments: Moments | None = None  # with which K need not be summed over the rows
 
     @property
-    def roughly(self) -> Primal:
+    def for_steps(self) -> Primal:
         return self if self.is_factored or self.lent is None else self._by_loan
 
     @cached_property

@@ -205,7 +205,7 @@ class FitsWithout:
         start, K = refits.at_fit(), serving.curvature.lend_to(curvature)
         close = Roughly(SHARE, np.zeros(start.coef.shape[-1]))
         begun = Direction(start.coef, start.intercept)
-        end = steps_in_coefficients(refits, OfFit(K.roughly), close, begun, MAX_STEPS, mix=MIXED)
+        end = steps_in_coefficients(refits, OfFit(K.for_steps), close, begun, MAX_STEPS, mix=MIXED)
         serving.products.append(sum(end.passes))
         self.serving = serving
         return end

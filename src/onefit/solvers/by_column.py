@@ -2,10 +2,9 @@
 
 An ℓ2 part moves with the strength, and K with it: the active-set method factors it anew at every strength,
 which takes k³.  Coordinate descent finds the pattern in sweeps over what is stored.  A factor of the rows,
-where these are few, or conjugate gradients end on it.  Near interpolation sweeps are slow, and steps on the
-pattern soon find what they do not: coefficients that would change their sign are zero after such a step,
-which is as long as the objective falls.  From one pattern to the next few columns change, and with them
-products of the rows.
+where these are few, or conjugate gradients end on it.  Near interpolation sweeps are slow.  Newton's method
+on the dual problem, which goes from pattern to pattern, is not (Li, Sun and Toh 2018, without the augmented
+Lagrangian that a lasso asks for): from one to the next few columns change, and with them products of rows.
 """
 
 from __future__ import annotations
@@ -23,17 +22,21 @@ from onefit.cost import Work
 from onefit.curvature import Direction, Dual, conjugate_gradients, factor
 from onefit.fit import Fit
 from onefit.numerics import EPS
+from onefit.penalties import Coordinates
 from onefit.problem import InnerProducts
 from onefit.solvers import coordinate_descent
-from onefit.solvers.line_search import toward
+from onefit.solvers.line_search import backtrack, toward
 
 ROUNDS = 30  # of sweeps and an end on the pattern that they found
-FIRST, SHARPER, LAST = 1e-4, 1e-4, 1e-14  # error of the sweeps: the first show which columns enter
+FIRST, SHARPER, LAST = 1e-4, 0.1, 1e-14  # error of the sweeps: the first show which columns enter
 PRECISE = 1e-6  # error that leaves a pattern worth ending on
-FEW, SWEEPS, PRODUCTS = 10, 300, 300  # in a round: sweeps take about as long as a step by a factor
-STEPS = 3  # on a pattern, with gradients anew
+FEW, SWEEPS, PRODUCTS = 10, 300, 300  # in a round: sweeps take about as long as a factor
+STEPS = 15  # from pattern to pattern in a round, at most: a handful finds the last one
+REFINED = 3  # steps on a pattern, with gradients anew
+HALVINGS = 30  # of a step
 CLOSE = 1e-8  # error of a step, relative to its gradient
 ROUNDING = 30.0 * EPS  # of a gradient, relative to what adds up to it
+SLOW = 0.3  # share of the gap that sweeps leave where a step by a factor is next
 USUAL, APART = 300.0, 10.0  # passes over what is stored, each as slow as so many in a product of matrices
 CALLS = 6e3  # of Python, around them
 FACTORS, IN_FACTORS = 2.0, 3e3  # k³ that an active set takes with a new ℓ2 part, and calls around it
@@ -55,12 +58,12 @@ def pays(fit: Fit) -> bool:
 def solve(start: Fit, columns: SomeColumns | None = None) -> Fit | None:
     """The optimum of a problem for which this ``pays``, to rounding; None where that is not reached."""
     search = _Search.of(start, columns)
-    return next(filter(search.is_optimal, search.nearer(start)), None)
+    return next(filter(search.is_optimal, search.nearer(start, PRECISE)), None)
 
 
 def approach(start: Fit, enough: Callable[[Fit], bool], columns: SomeColumns | None = None) -> Fit | None:
     """A fit of such a problem that is near enough to the optimum; None where that is not reached."""
-    return next(filter(enough, _Search.of(start, columns).nearer(start)), None)
+    return next(filter(enough, _Search.of(start, columns).nearer(start, LAST)), None)
 
 
 @dataclass(eq=False)
@@ -120,17 +123,18 @@ class _Search:
         """By column."""
         return self.columns.X
 
-    def nearer(self, start: Fit) -> Iterator[Fit]:
-        """Fits ever nearer to the optimum."""
-        fit, error = start, FIRST
+    def nearer(self, start: Fit, precise: float) -> Iterator[Fit]:
+        """Fits ever nearer to the optimum: by sweeps to such an error, while they pay, and by patterns."""
+        fit, error, left = start, FIRST, coordinate_descent.gap(start)
         for _ in range(ROUNDS):
-            by_factor = self._is_factored(fit)
-            sweeps = self._sweeps(fit) if by_factor else SWEEPS
+            sweeps = self._sweeps(fit) if self._is_factored(fit) else SWEEPS
             fit = toward(fit, coordinate_descent.model_minimum(fit, self.X, error, sweeps))
             yield fit
-            if error <= PRECISE or by_factor:
-                fit = self.on_pattern(fit)
-                yield fit
+            before, left = left, coordinate_descent.gap(fit)
+            if error <= precise or left > SLOW * before:
+                for there in self._by_patterns(coordinate_descent.levelled(fit)):
+                    yield there
+                    fit = there if there.objective <= fit.objective else fit
             error = max(error * SHARPER, LAST)
 
     @cached_property
@@ -138,21 +142,53 @@ class _Search:
         """Of the columns: (p,)."""
         return _linalg.column_lengths(self.X)
 
-    def on_pattern(self, fit: Fit) -> Fit:
-        """Go to the minimum on the signs of a fit, or where coefficients that change theirs are zero."""
-        inside = fit.coef != 0
-        solve = self._by_factor(fit) if self._is_factored(fit) else self._by_products(np.flatnonzero(inside))
+    def _by_patterns(self, fit: Fit) -> Iterator[Fit]:
+        """Newton's method on the dual problem, which is smooth beside an ℓ2 part: some steps.
+
+        With u the forces of the rows, d times residuals, and c = Xᵀu, it is to minimise
+        ½ Σ u²/d − yᵀu + ½ Σ (|c| − l1)₊²/l2 where Σ u = 0.  A step leads to the forces at the minimum of the
+        primal problem on the columns with |c| > l1, each with the sign of its c; the first one to that with
+        the signs of the fit, which may have been found.
+        """
+        there = self._on_signs(fit, np.sign(fit.coef))
+        yield _agreed(there, np.sign(fit.coef))
+        forces, pull = -there.gradient, -there.loss_gradient
         for _ in range(STEPS):
-            pull = self._pull(fit)
+            signs = np.where(np.abs(pull) > self.l1, np.sign(pull), 0.0)
+            there = self._on_signs(there, signs)
+            yield _agreed(there, signs)
+            ways = -there.gradient - forces, -there.loss_gradient - pull
+            length = self._falling(forces, pull, *ways)
+            if length is None:
+                return
+            forces, pull = forces + length * ways[0], pull + length * ways[1]
+
+    def _falling(self, forces: Array, pull: Array, by_force: Array, by_pull: Array) -> float | None:
+        """A length of a step by which the dual objective falls."""
+        held = self.weights > 0
+
+        def dual(length: float) -> float:
+            u, beyond = (forces + length * by_force)[held], np.abs(pull + length * by_pull) - self.l1
+            rows = u @ (0.5 * u / self.weights[held] - self.y[held])
+            return float(rows + 0.5 * np.sum(np.maximum(beyond, 0.0) ** 2 / self.l2))
+
+        here = dual(0.0)
+        return backtrack(lambda length: length, lambda _, length: dual(length) < here, halvings=HALVINGS)
+
+    def _on_signs(self, fit: Fit, signs: Array) -> Fit:
+        """The minimum over the columns that have a sign, of the objective with these signs."""
+        inside = signs != 0
+        fit = fit.moved(np.where(inside, fit.coef, 0.0), fit.intercept)
+        if self._is_factored(fit):
+            solve = self._by_factor(fit, inside)
+        else:
+            solve = self._by_products(np.flatnonzero(inside))
+        for _ in range(REFINED):
+            pull = fit.loss_gradient + self.l2 * fit.coef + self.l1 * signs
             if np.all(np.abs(pull) <= self._rounding(fit), where=inside):
                 break
             step = solve(Direction(np.where(inside, pull, 0.0), fit.intercept_gradient))
-            coef = fit.coef - step.coef
-            changes = coef * fit.coef < 0
-            there = fit.moved(np.where(changes, 0.0, coef), fit.intercept - step.intercept)
-            if changes.any():
-                return toward(fit, coordinate_descent.levelled(there))
-            fit = there
+            fit = fit.moved(fit.coef - step.coef, fit.intercept - step.intercept)
         return fit
 
     def _sweep(self, fit: Fit) -> Work:
@@ -165,19 +201,19 @@ class _Search:
         return cost.newton_step(self.X.shape[0], 0, int(np.count_nonzero(fit.coef)))
 
     def _is_factored(self, fit: Fit) -> bool:
-        """Whether a factor takes less than products that may not end."""
-        return self._factor(fit).seconds < self._sweep(fit).times(2.0 * PRODUCTS).seconds
+        """Whether a factor takes less than products that may not end, for each step that it serves."""
+        return self._factor(fit).seconds < self._sweep(fit).times(2.0 * PRODUCTS * REFINED).seconds
 
     def _sweeps(self, fit: Fit) -> int:
         """How many take as long as a factor."""
         return int(np.clip(self._factor(fit).seconds / self._sweep(fit).seconds, FEW, SWEEPS))
 
-    def _by_factor(self, fit: Fit) -> Callable[[Direction], Direction]:
-        """K⁻¹ on the columns of a fit by a factor, of rows whose products are known where these are fewer."""
-        inside = fit.coef != 0
+    def _by_factor(self, fit: Fit, inside: Mask) -> Callable[[Direction], Direction]:
+        """K⁻¹ on some columns by a factor, of rows whose products are known where these are fewer."""
         l2, k = self.l2[inside], int(np.count_nonzero(inside))
         if k <= len(self.weights) or np.ptp(l2) > 0:
-            return factor(fit).solve
+            nothing = np.zeros(len(inside))
+            return factor(fit, Coordinates(inside, nothing, np.where(inside, self.l2, 0.0))).solve
         known = self.columns.products(inside)
         K = Dual(known.X, None, k, l2, self.weights, self.intercept, known)
 
@@ -225,6 +261,12 @@ class _Search:
         """Whether gradients vanish inside, and exceed no strength outside, but for rounding."""
         pull = np.abs(self._pull(fit)) - np.where(fit.coef == 0, self.l1, 0.0)
         return bool(np.all(pull <= self._rounding(fit)))
+
+
+def _agreed(fit: Fit, signs: Array) -> Fit:
+    """Without coefficients that have another sign than was thought."""
+    coef = np.where(fit.coef * signs > 0, fit.coef, 0.0)
+    return coordinate_descent.levelled(fit.moved(coef, fit.intercept))
 
 
 def _inner(one: Direction, other: Direction) -> Array:

@@ -138,7 +138,7 @@ class Led(CoupledBlock):
     def _scaled(self) -> Solve:
         if self.neighbour is None:
             return by_diagonal(self._here)
-        own, roughly = self.tangent.support, self.neighbour.roughly
+        own, roughly = self.tangent.support, self.neighbour.for_steps
         new = own & ~self.neighbour.tangent.support
         entering = np.flatnonzero(new.any(axis=1))
         alone = np.full(own.shape, np.inf)

@@ -63,7 +63,7 @@ def preconditioner(fit: Fit, last: Curvature | None) -> Solve | None:
     by_factor = takes.by_neighbour(last)
     if min(takes.singly, by_factor) > takes.factored:
         return None
-    return by_diagonal(fit) if last is None or takes.singly < by_factor else last.roughly.solve
+    return by_diagonal(fit) if last is None or takes.singly < by_factor else last.for_steps.solve
 
 
 def products_by_average(fit: Fit, last: Curvature | None) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from onefit.curvature import Direction, factor
+from onefit.curvature import Direction, factor, in_single
 from onefit.fit import Fit
 from onefit.losses import Logistic, Multinomial
 from onefit.penalties import L1, L2
@@ -110,3 +110,15 @@ def test_one_output_of_few_rows_has_a_factor_of_these():
     K, own = factor(one), factor(other)
     K.solve(gradient_of(one))
     assert K.lend_to(own) is own
+
+
+def test_forms_are_never_those_of_the_rows_of_another_fit():
+    """What is lent is for steps that are repeated until they settle."""
+    problem = problem_of(Multinomial(C), L2(), fit_intercept=True)
+    one, other = fits_of(problem, 5.0, 0.05)
+    K = factor(one)
+    K.roughly.solve(gradient_of(one))
+    lent, exact = K.lend_to(factor(other)), factor(other).quadratic_forms()
+    assert lent.is_at_hand
+    np.testing.assert_allclose(in_single(lent).quadratic_forms(), exact, atol=1e-4 * np.abs(exact).max())
+    np.testing.assert_allclose(lent.roughly.quadratic_forms(), exact, atol=1e-4 * np.abs(exact).max())

@@ -44,7 +44,17 @@ LOSSES = {
 SCORES = {"auc": "roc_auc"}
 # scorers of classes, by name and by how their names begin
 OF_CLASSES = ("accuracy", "balanced_accuracy", "average_precision", "matthews_corrcoef")
-OF_CLASSES_FROM = ("roc_auc", "f1", "precision", "recall", "jaccard", "top_k", "positive_", "d2_")
+OF_CLASSES_FROM = (
+    "roc_auc",
+    "f1",
+    "precision",
+    "recall",
+    "jaccard",
+    "top_k",
+    "positive_",
+    "d2_brier",
+    "d2_log",
+)
 OF_PROBABILITIES = ("neg_log_loss", "neg_brier_score")
 
 
@@ -119,7 +129,11 @@ def _check_kind(name: str, pooled: Pooled) -> None:
         )
     if pooled.classes is None:
         return
-    if name in ("r2", *(LOSSES[short] for short in ("mse", "rmse", "mae", "poisson", "gamma"))):
+    if name in (
+        "r2",
+        "d2_absolute_error_score",
+        *(LOSSES[short] for short in ("mse", "rmse", "mae", "poisson", "gamma")),
+    ):
         raise ValueError(
             f"{name!r} scores numbers, and this model predicts classes: take 'accuracy', 'log-loss', 'auc' "
             "or another score of a classifier"
@@ -151,6 +165,12 @@ def score(scoring: Scoring, pooled: Pooled) -> float:
     by_row = _formula(name, pooled)
     found = _by_scorer(name, pooled) if by_row is None else -float(pooled.shares @ by_row(pooled))
     return sign * found
+
+
+def as_scorer(scoring: Scoring) -> Scoring:
+    """scikit-learn's name for a score that people write otherwise: larger is better."""
+    check_scoring(scoring)
+    return _scorer(scoring)[1]
 
 
 def _scorer(scoring: Scoring) -> tuple[float, Scoring]:

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
+from onefit import LassoLOO, LogisticLOO
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out import leave_out
@@ -261,6 +263,10 @@ def _seen(n, *strengths):
     return SeenPath(Judgement(SquaredError(), np.zeros(n), np.ones(n)), list(strengths))
 
 
+def _of_fifty():
+    return Fit.at_start(Problem(Squared(), L1(1.0), X[:50], Y[:50], np.ones(50), mean_scaled=True))
+
+
 def _end(grid, seen):
     """Of a path of which more is known than bounds."""
     return PathEnd(grid, seen, judge=lambda places: pytest.fail(f"{places} are no bounds"))
@@ -271,7 +277,7 @@ def test_the_path_stops_only_when_it_is_clearly_worse():
     rows += 0.05 - rows.mean()
     seen, nothing = _seen(50, *10.0 ** (-0.1 * np.arange(9))), np.zeros(50)
     end = _end(Grid(np.ones(1)), seen)
-    fit = Fit.at_start(_lasso(1.0))
+    fit = _of_fifty()
     for rise in [0.0, 0.01, 0.01, 0.01, 0.01]:  # within the noise, and not yet far enough
         seen.add(fit, Verdict(rows**2 + rise * rows, nothing, 0.0))
         assert not end.is_past_minimum()
@@ -288,7 +294,7 @@ def test_a_path_is_seen_to_an_end_nearer_than_what_was_waited(monkeypatch, stren
     monkeypatch.setattr(Judgement, "seconds_at_first", lambda *_: 1.0)
     seen = _seen(50)
     end = _end(Grid(np.geomspace(1.0, 0.1, strengths)), seen)
-    fit, losses = Fit.at_start(_lasso(1.0)), np.random.default_rng(1).normal(size=50) ** 2
+    fit, losses = _of_fifty(), np.random.default_rng(1).normal(size=50) ** 2
     for strength, rise in zip(end.grid.values.tolist(), [0.0, *[1.0] * strengths], strict=False):
         seen.strengths.append(strength)
         seen.add(fit, Verdict(losses + rise, np.zeros(50), 0.0))
@@ -300,7 +306,7 @@ def test_a_path_is_seen_to_an_end_nearer_than_what_was_waited(monkeypatch, stren
 def test_a_path_whose_rest_takes_next_to_nothing_is_seen_to_its_end():
     seen = _seen(50)
     end = _end(Grid(np.geomspace(1.0, 0.1, 30)), seen)
-    fit, losses = Fit.at_start(_lasso(1.0)), np.random.default_rng(1).normal(size=50) ** 2
+    fit, losses = _of_fifty(), np.random.default_rng(1).normal(size=50) ** 2
     assert seen.judgement.seconds_at_first(fit) < 0.01
     for strength, rise in zip(end.grid.values.tolist(), [0.0, *[1.0] * 28, -0.1], strict=True):
         seen.strengths.append(strength)
@@ -426,7 +432,7 @@ def test_a_rise_is_not_looked_at_where_the_rest_of_the_path_takes_less():
 def test_a_coarse_path_stops_a_decade_past_its_minimum():
     seen, nothing = _seen(50, 1.0, 0.3, 0.1), np.zeros(50)
     end = _end(Grid(np.ones(1)), seen)
-    fit, losses = Fit.at_start(_lasso(1.0)), np.random.default_rng(1).normal(size=50) ** 2
+    fit, losses = _of_fifty(), np.random.default_rng(1).normal(size=50) ** 2
     for rise, past in [(0.0, False), (1.0, False), (1.0, True)]:
         seen.add(fit, Verdict(losses + rise, nothing, 0.0))
         assert end.is_past_minimum() == past
@@ -488,3 +494,19 @@ def test_a_choice_stands_only_beside_strengths_that_were_judged(monkeypatch):
     result, _ = race(walked, at, judgement, "min")
     assert result.best == 1
     np.testing.assert_allclose(result.risks[1], exact[1].mean(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_paths_go_on_while_small_columns_have_not_had_their_say(seed, loss):
+    """Columns of a large scale that say nothing enter first, and the risk rises clearly before it falls."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(400, 60))
+    signal = X[:, :5] @ rng.normal(size=5)
+    X, signal = X * 10 ** rng.uniform(-1.5, 1.5, 60), signal / signal.std()
+    if loss == "squared":
+        model, y = LassoLOO(), 0.7 * signal + rng.normal(size=400)
+    else:
+        model, y = LogisticLOO(l1_ratio=1.0), (2.0 * signal + rng.logistic(size=400) > 0).astype(int)
+    whole = clone(model).set_params(early_stopping=False).fit(X, y)
+    assert model.fit(X, y).loo_.value <= 1.03 * whole.loo_.value

@@ -17,6 +17,7 @@ import numpy as np
 from onefit._linalg import add_gram, beyond_rounding, mirrored, product
 from onefit._typing import Array
 from onefit.blocks.rows import Block
+from onefit.numerics import TINY
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,20 @@ class RowSums:
     cross: Array
     squares: Array
     has_intercept: bool = True
+
+    def largest_pull(self, coef: Array, risk: Array | float) -> Array:
+        """Largest product of a column with residuals of such a variance, in standard errors.
+
+        Parameters
+        ----------
+        coef : (p,) or (p, J) array
+            Of the first response.
+        risk : float or (J,) array
+        """
+        pull = np.abs(self.cross[:, :1] - product(self.gram, coef.reshape(len(coef), -1)))
+        sizes = np.sqrt(np.maximum(self.gram.diagonal(), TINY) * self.square_weight / self.weight)
+        t = np.max(pull / sizes[:, None], axis=0, initial=0.0) / np.sqrt(np.maximum(risk, TINY))
+        return np.asarray(t.reshape(coef.shape[1:]))
 
     @classmethod
     def of(cls, block: Block) -> RowSums:

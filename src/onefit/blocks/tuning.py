@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from onefit import cost
-from onefit._typing import Array, Index
+from onefit._typing import Array, Index, Mask
 from onefit.blocks.guessed import SURELY
 from onefit.blocks.left_out_path import KnownRefits, LeftOutPath, SolvedAnew, joined
 from onefit.blocks.loss_sums import LossSums
@@ -18,7 +18,7 @@ from onefit.blocks.paths import net_path, ridge_path, solved_anew
 from onefit.blocks.rows import ArrayRows, Rows
 from onefit.blocks.sums import RowSums
 from onefit.tuning.contest import Contest
-from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
+from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid, largest_by_chance
 from onefit.tuning.path import JudgedPath
 from onefit.tuning.selection import BAGGINGS, Selection, choose, smallest
 
@@ -51,6 +51,10 @@ class Places(NamedTuple):
 
 class PathModels(Protocol):
     """What is judged along some paths."""
+
+    @property
+    def sums(self) -> RowSums:
+        """Over the rows."""
 
     def paths(self, strengths: list[Array], surely: float) -> list[LeftOutPath]:
         """Solve each at its strengths, or at the first ones, past which nothing matters: ``guessed``."""
@@ -181,9 +185,12 @@ def _tuned_along(
         path, known = path.anew(exactly), [one.plus(new) for one, new in zip(known, more, strict=True)]
         losses = passes.total(path)
     own = list(zip(grids, held, [losses.of_some(at) for at in places], strict=True))
-    if any(len(a) < len(b) and not _ends(*one) for a, b, one in zip(held, strengths, own, strict=True)):
+    silent = models.sums.largest_pull(path.coefs, losses.risks) <= largest_by_chance(len(path.coefs))
+    may_end = [silent[at] & early_stopping for at in places]
+    told = zip(held, strengths, own, may_end, strict=True)
+    if any(len(a) < len(b) and not _ends(*one, there) for a, b, one, there in told):
         return None
-    seen = [at[0] + visited(*one, early_stopping) for at, one in zip(places, own, strict=True)]
+    seen = [at[0] + visited(*one, there) for at, one, there in zip(places, own, may_end, strict=True)]
     found = chosen_of(np.concatenate(held), (path.coefs.T, path.intercepts), losses, seen, selection)
     chosen = (int(at[one.best]) for at, one in zip(seen, found, strict=True))
     return [replace(one, refits=passes.refits(at)) for one, at in zip(found, chosen, strict=True)]
@@ -246,28 +253,31 @@ def _added_above(grid: Grid, strengths: Array) -> int:
     return int(np.argmax(strengths == grid.values[0]))
 
 
-def visited(grid: Grid, strengths: Array, losses: LossSums, early_stopping: bool) -> Index:
-    """Positions that count: none that were added past where the risk ceased to fall, or is clearly worse."""
+def visited(grid: Grid, strengths: Array, losses: LossSums, may_end: Mask | bool) -> Index:
+    """Positions that count: none that were added past where the risk ceased to fall, or is clearly worse.
+
+    ``may_end`` says where a path may, all or each.
+    """
     risks, first = losses.risks, _added_above(grid, strengths)
     stop = min(first + len(grid.values), len(strengths))
     while stop < len(strengths) and grid.falls_below(risks[first:stop]):
         stop += 1
-    if early_stopping:
-        stop = _past_minimum(losses, first, stop) or stop
+    stop = _past_minimum(losses, first, stop, may_end) or stop
     while first > 0 and grid.falls_above(risks[first:stop]):
         first -= 1
     return np.arange(first, stop)
 
 
-def _ends(grid: Grid, strengths: Array, losses: LossSums) -> bool:
+def _ends(grid: Grid, strengths: Array, losses: LossSums, may_end: Mask) -> bool:
     """Whether a path stops before its last strength, or there."""
-    return _past_minimum(losses, _added_above(grid, strengths), len(strengths)) is not None
+    return _past_minimum(losses, _added_above(grid, strengths), len(strengths), may_end) is not None
 
 
-def _past_minimum(losses: LossSums, first: int, stop: int) -> int | None:
+def _past_minimum(losses: LossSums, first: int, stop: int, may_end: Mask | bool) -> int | None:
     """Where a path ends that stops once its risk is clearly past the minimum."""
     risks = losses.risks
-    for j in range(first + PATIENCE, stop):
+    there = np.broadcast_to(may_end, risks.shape)
+    for j in (first + PATIENCE + np.flatnonzero(there[first + PATIENCE : stop])).tolist():
         best = first + smallest(risks[first : j + 1])
         if j - best >= PATIENCE and risks[j] - risks[best] > CLEARLY_WORSE * losses.paired_errors(best)[j]:
             return j + 1

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from onefit._scoring import as_scorer
 from onefit._typing import Array
 from onefit.api import evaluate, loo
 from onefit.estimators.search_settings import (
@@ -91,8 +92,10 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         Of "adam" and "stochastic", and the length of "constant" steps relative to the gradient, all in the
         scale of the search: the logarithm, but for bounds that are "linear".
     scoring : str or callable, optional
-        What ``best_score_`` reports, and what a grid is chosen by: of all left-out predictions pooled.
-        Between bounds the search minimises the risk, which has a gradient.  Minus the risk if None.
+        "mae", "mse", "rmse", "log-loss", "brier", "auc"; a name that ``sklearn.metrics.get_scorer`` knows; or
+        ``scorer(estimator, X, y)``.  What ``best_score_`` reports, with its sign such that larger is better,
+        and what a grid is chosen by: of all left-out predictions pooled.  Between bounds the search minimises
+        the risk, which has a gradient.  Minus the risk if None.
     refit : bool, default True
         Whether to fit ``best_estimator_`` on all rows.
     callback : callable, optional
@@ -280,7 +283,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
             self.param_bounds,
             lambda one: _thorough(one, how, folds, (X, y, sample_weight)),
             (X, y, sample_weight),
-            self.scoring,
+            None if self.scoring is None else as_scorer(self.scoring),
             self.callback,
         )
         self._keep(params, scores, best)
@@ -302,7 +305,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         if isinstance(judge, judges.LeaveOneOutJudge):
             warn_if_misjudged(-self.best_score_, self.best_risk_)
         if isinstance(self.best_risk_, RiskEstimate) and self.scoring is not None:
-            self.best_score_ = self.best_risk_.score(self.scoring)
+            self.best_score_ = self.best_risk_.score(as_scorer(self.scoring))
 
     def _show(self, best: Any) -> None:
         self.best_estimator_ = best
@@ -337,7 +340,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         """Score of the best estimator on other data, by ``scoring`` or its own."""
         if self.scoring is None:
             return float(self._best().score(X, y, sample_weight))
-        return float(get_scorer(self.scoring)(self._best(), X, y))
+        return float(get_scorer(as_scorer(self.scoring))(self._best(), X, y))
 
 
 def _thorough(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.metrics import get_scorer
 
+from onefit._scoring import check_scoring
 from onefit._typing import Array, Index
 from onefit.estimators.penalized import leaving
 from onefit.exceptions import UnreliableWarning
@@ -238,7 +238,7 @@ def check_combination(search: GradientSearchCV, how: Any, *, grid: bool) -> None
             f"optimizer='stochastic' takes one row at a time, and is for risk='loo', got {how!r}"
         )
     if search.scoring is not None:
-        get_scorer(search.scoring)
+        check_scoring(search.scoring)
         if not (search.refit or grid) or isinstance(how, GCV):
             raise ValueError(
                 "scoring judges left-out predictions of the best model: it needs refit=True, and a risk "

@@ -8,13 +8,24 @@ from functools import cached_property
 
 import numpy as np
 
+from onefit import _linalg
 from onefit.cost import UNNOTICED
 from onefit.curvature.iterated import cost_along_path
 from onefit.leave_out.factor_free import apart_cost
+from onefit.numerics import TINY
+from onefit.risk.means import mean_and_error
 from onefit.solvers.path import goes_through
 from onefit.solvers.solve import solve
 from onefit.solvers.truncated import Seconds
-from onefit.tuning.grid import APART, CLEARLY_WORSE, DECADES, PATIENCE, WORTH_STOPPING, Grid
+from onefit.tuning.grid import (
+    APART,
+    CLEARLY_WORSE,
+    DECADES,
+    PATIENCE,
+    WORTH_STOPPING,
+    Grid,
+    largest_by_chance,
+)
 from onefit.tuning.judgement import FIRST, Judgement
 from onefit.tuning.sample import judged
 from onefit.tuning.seen_path import SeenPath
@@ -79,11 +90,32 @@ class PathEnd:
         """Whether something better than the strongest penalty was found, or the risk rose by a share of it.
 
         Near the constant model all strengths predict alike, and a rise is certain long before it matters:
-        columns of smaller size may have all of their say yet.
+        columns of smaller size may have all of their say yet.  As they may have elsewhere, which shows where
+        one is far more like the residuals than by chance.
         """
         gain, error, miss = self.seen.rise(best, 0)
         found = gain > CLEARLY_WORSE * np.hypot(error, miss)
-        return bool(found or rise > WORTH_STOPPING * self.seen.risks[best])
+        matters = found or rise > WORTH_STOPPING * self.seen.risks[best]
+        return bool(matters) and self._largest_pull() <= largest_by_chance(self.seen.visited[-1].coef.size)
+
+    def _largest_pull(self) -> float:
+        """Largest product of a column with the gradient of the last fit, in standard errors of left-out rows.
+
+        Those are as much larger than the gradient's own as left-out losses are than the losses of the fit.
+        """
+        fit, yardstick = self.seen.visited[-1], self._judgement.yardstick
+        if not _linalg.has_columns(fit.problem.X):
+            return 0.0
+        columns, n = _linalg.as_columns(fit.problem.X), fit.problem.n
+        own = mean_and_error(yardstick.losses(np.arange(n), fit.eta), self.seen.weights)[0]
+        squares = (fit.gradient**2).reshape(n, -1)
+        pull = np.abs(fit.loss_gradient).reshape(columns.shape[1], -1)
+        means = (
+            _linalg.column_means(fit.problem.X, fit.problem.weights) if fit.problem.intercept.any() else None
+        )
+        sizes = np.stack([columns.column_squares(each, means) for each in squares.T], axis=1)
+        t = float(np.max(pull / np.sqrt(np.maximum(sizes, TINY)), where=sizes > TINY, initial=0.0))
+        return t * float(np.sqrt(min(max(own, 0.0) / max(self.seen.risks[-1], TINY), 1.0)))
 
     def _cost_of_the_rest(self) -> float:
         """Seconds that the strengths of the grid take that are still to come, and judging them, about."""

@@ -21,6 +21,7 @@ from onefit.fit import Fit
 from onefit.numerics import EPS, ON_BOUND, TINY, rounding_of_slack
 from onefit.penalties import Tangent
 from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack, to_first_zero
+from onefit.solvers.one_output import shifted
 
 By: TypeAlias = Callable[[Fit, Tangent], Curvature]
 IN_BALANCE = 1e-3 * ON_BOUND  # of a coefficient's gradient, relative to its bound
@@ -296,8 +297,11 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
     """Go down where nothing curves, at most until a coefficient is zero; None where there is no way.
 
     Columns that depend on each other, such as copies with opposite signs, leave a gradient that K, which is
-    singular along it, takes for none; so do columns all of whose rows are where the loss is straight.
+    singular along it, takes for none; so do columns all of whose rows are where the loss is straight.  What
+    all outputs of a column share is straight but for kinks, each at its own length.
     """
+    if fit.problem.is_coupled and (shared := shifted(fit)).objective < fit.objective:
+        return shared
     left, is_smooth = _unremoved(fit, step), fit.problem.loss.is_smooth
     down = np.where(step.orthant != 0 if is_smooth else step.tangent.support, -left.coef, 0.0)
     if not np.any(down) and (is_smooth or not np.any(left.intercept)):

@@ -36,14 +36,15 @@ def regressed(known: Array, drawn: Draw, covariates: Array, weights: Array) -> t
     """Least squares on the covariates, (n,), and residuals of those drawn without themselves, (m,).
 
     Predictions reach up to twice the largest of what is known.  What is least is the error of the mean: each
-    row counts for all that it stands for, and one that was certain to be drawn for none.
+    row counts for all that it stands for.  One that was certain to be drawn stands for itself alone, which is
+    next to nothing, but where no other tells of its kind: rows of a rare class are mostly such.
     """
     counts = weights[drawn.rows] / drawn.probabilities
-    by_chance = drawn.probabilities < 1.0
-    counts = np.where(by_chance | ~by_chance.any(), counts / counts.max(), 0.0)
+    counts = counts / counts.max()
     top = 2.0 * known.max()
     inside = np.clip(np.nan_to_num(covariates, nan=0.0), 0.0, top)
-    used = inside[:, : np.count_nonzero(counts) // ENOUGH]
+    by_chance = drawn.probabilities < 1.0
+    used = inside[:, : np.count_nonzero(by_chance | ~by_chance.any()) // ENOUGH]
     scale = np.linalg.norm(used[drawn.rows], axis=0)  # of losses, whose unit may be anything
     A = np.column_stack([np.ones(len(inside)), used / np.where(scale > 0, scale, 1.0)])
     U, s, Vt = np.linalg.svd(counts[:, None] * A[drawn.rows], full_matrices=False)

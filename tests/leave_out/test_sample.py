@@ -17,6 +17,7 @@ from onefit.exceptions import UnreliableWarning
 from onefit.fit import Fit
 from onefit.leave_out import Folds, leave_out
 from onefit.leave_out.draws import NEGLIGIBLE, Draw, expected_spread, unseen
+from onefit.leave_out.regression import regression_estimate
 from onefit.leave_out.sample import FEWEST, _Part, sample
 from onefit.leave_out.stages import State
 from onefit.metrics import LogLoss, SquaredError
@@ -315,3 +316,16 @@ def test_scores_that_a_sample_leaves_open_warn():
         doubtful.score("auc")
     saved = pickle.loads(pickle.dumps(est))
     assert saved.score("auc") == est.score("auc")
+
+
+def test_rows_of_a_rare_class_are_told_by_those_that_were_certain_to_be_drawn():
+    """By chance only rows of the other class are drawn, of which losses tell nothing of the rare ones."""
+    rng = np.random.default_rng(0)
+    rare = np.arange(1200) < 80
+    known = np.where(rare, 2.7, 0.07) + 1e-3 * rng.normal(size=1200)
+    without = known + np.where(rare, 0.1, 0.005) * rng.normal(size=1200)
+    covariates = np.column_stack([known.round(2), known.round(2), np.abs(without)])
+    certain, by_chance = np.arange(70), np.arange(100, 1200, 25)
+    drawn = Draw(np.concatenate([certain, by_chance]), np.append(np.ones(70), np.full(len(by_chance), 0.04)))
+    found, _, _ = regression_estimate(known[drawn.rows], drawn, covariates, np.full(1200, 1 / 1200))
+    assert found == pytest.approx(known.mean(), rel=1e-2)

@@ -331,6 +331,19 @@ def test_all_levels_of_a_factor_beside_an_intercept(loss, strength):
     assert _kkt_violation(fit) < 1e-8
 
 
+def test_shifts_of_several_columns_go_to_their_medians_at_once():
+    """Eight classes share a straight direction in every column, along which steps had no end."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(380, 21)) * 10 ** rng.uniform(-1.5, 1.5, 21)
+    score = X @ (rng.normal(size=(21, 8)) / X.std(axis=0)[:, None])
+    y = (6.0 * score / score.std(axis=0) + rng.gumbel(size=score.shape)).argmax(axis=1).astype(float)
+    problem = Problem(Multinomial(8), L1(1e-3), X, y, np.ones(380), np.ones(8, dtype=bool))
+    fit = newton.solve(Fit.at_start(problem)).fit
+    assert _kkt_violation(fit) < 1e-5
+    assert np.all(np.sort(fit.coef, axis=1)[:, 3] <= 0)
+    assert np.all(np.sort(fit.coef, axis=1)[:, 4] >= 0)
+
+
 def test_classes_with_hardly_a_penalty_settle():
     """Rounding along the shift that all classes share, divided by a weak penalty, is no reason to go on."""
     rng = np.random.default_rng(0)

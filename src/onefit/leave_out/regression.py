@@ -9,13 +9,16 @@ far out would hide (the jackknife).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from onefit._typing import Array
+from onefit._typing import Array, Index
 from onefit.leave_out.draws import AT_A_LOOK, Draw, spread
 
 ENOUGH = 10  # rows a covariate
 DEPENDENT = 1e-10  # share of the largest singular value below which covariates say the same
+FARTHEST = 1e3  # leverage of a row that was not drawn, from which on those drawn by chance tell nothing of it
 LEAST_REST = 0.05  # of a residual that is left beside a row's own pull: less is hardly told
 
 
@@ -36,20 +39,39 @@ def regressed(known: Array, drawn: Draw, covariates: Array, weights: Array) -> t
     """Least squares on the covariates, (n,), and residuals of those drawn without themselves, (m,).
 
     Predictions reach up to twice the largest of what is known.  What is least is the error of the mean: each
-    row counts for all that it stands for.  One that was certain to be drawn stands for itself alone, which is
-    next to nothing, but where no other tells of its kind: rows of a rare class are mostly such.
+    row counts for all that it stands for, and one that was certain to be drawn for none.  But where those
+    drawn by chance tell nothing of some row, certain ones may: of a rare class most are such.
     """
     counts = weights[drawn.rows] / drawn.probabilities
-    counts = counts / counts.max()
+    counts, by_chance = counts / counts.max(), drawn.probabilities < 1.0
+    by_chance = by_chance | ~by_chance.any()
     top = 2.0 * known.max()
     inside = np.clip(np.nan_to_num(covariates, nan=0.0), 0.0, top)
-    by_chance = drawn.probabilities < 1.0
-    used = inside[:, : np.count_nonzero(by_chance | ~by_chance.any()) // ENOUGH]
+    used = inside[:, : np.count_nonzero(by_chance) // ENOUGH]
     scale = np.linalg.norm(used[drawn.rows], axis=0)  # of losses, whose unit may be anything
     A = np.column_stack([np.ones(len(inside)), used / np.where(scale > 0, scale, 1.0)])
-    U, s, Vt = np.linalg.svd(counts[:, None] * A[drawn.rows], full_matrices=False)
+    found = _least_squares(A, drawn.rows, np.where(by_chance, counts, 0.0), known)
+    if found.reach(np.delete(A, drawn.rows, axis=0)) > FARTHEST:
+        found = _least_squares(A, drawn.rows, counts, known)
+    predicted = np.clip(A @ found.coef, 0.0, top)
+    missed = known - predicted[drawn.rows]
+    return predicted, missed / np.maximum(1.0 - found.leverages, LEAST_REST)
+
+
+class _LeastSquares(NamedTuple):
+    """Coefficients, leverages of the rows that told them, and a root of the inverse of AᵀA."""
+
+    coef: Array
+    leverages: Array
+    root: Array
+
+    def reach(self, A: Array) -> float:
+        """Largest leverage that any of other rows would have beside those that told, at most."""
+        return float(np.max(np.sum((A @ self.root) ** 2, axis=1), initial=0.0))
+
+
+def _least_squares(A: Array, rows: Index, counts: Array, known: Array) -> _LeastSquares:
+    U, s, Vt = np.linalg.svd(counts[:, None] * A[rows], full_matrices=False)
     told = s > DEPENDENT * s[0]
-    solved = Vt[told].T @ ((U[:, told].T @ (counts * known)) / s[told])
-    predicted = np.clip(A @ solved, 0.0, top)
-    leverages = np.sum(U[:, told] ** 2, axis=1)
-    return predicted, (known - predicted[drawn.rows]) / np.maximum(1.0 - leverages, LEAST_REST)
+    root = Vt[told].T / s[told]
+    return _LeastSquares(root @ (U[:, told].T @ (counts * known)), np.sum(U[:, told] ** 2, axis=1), root)

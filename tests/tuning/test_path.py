@@ -208,6 +208,23 @@ def _running(result, judgement):
     return _Race(result, judgement, "min", list(result.verdicts), entrants)
 
 
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_choice_by_tenths_is_compared_anew_unless_all_near_it_were_judged_so(alike, monkeypatch):
+    """Tenths and single rows miss different things: what all rows say of the choice takes their place."""
+    ones, rows = np.ones(60), np.random.default_rng(0).exponential(size=60)
+    lower, other = (Verdict(rows + off, np.zeros(60), np.inf, seen=60) for off in (-0.2, 0.0))
+    other = other if alike else Verdict(rows, np.zeros(60), 0.0, 60)
+    result = of_verdicts(
+        np.array([2.0, 1.0]), [other, lower], ones, np.zeros((2, 8)), np.zeros(2), selection="min"
+    )
+    running = _running(result, Judgement(LogLoss(np.arange(2)), (Y > 0).astype(float), ones))
+    thorough = Verdict(rows + 0.1, np.zeros(60), 0.0, 60)
+    monkeypatch.setattr(_Race, "_near", property(lambda _: np.ones(2, dtype=bool)))
+    monkeypatch.setattr(_Race, "_thorough", lambda *_: thorough)
+    running._judge_thoroughly(1)
+    assert running.result.best == (1 if alike else 0)
+
+
 def _recorded(method, places):
     def recorded(race, place):
         places.append(place)

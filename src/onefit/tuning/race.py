@@ -208,11 +208,16 @@ class _Race:
         """Take over what all rows say of a strength, unless what is known tells it from others better."""
         known, thorough = self.verdicts[j], self._thorough(j)
         well = KNOWN * float(self.result.std_errors[j])
-        if known is not None and known.seen:  # all that it is held against was judged by tenths
+        if known is not None and known.seen and self._rivals_are_alike():  # the two miss different things
             return
         if known is None or not known.solved or thorough.error <= max(known.error, well):
             self.verdicts[j] = thorough
             self._choose()
+
+    def _rivals_are_alike(self) -> bool:
+        """Whether all that is near the smallest risk was judged by tenths."""
+        known = judged(self.verdicts)
+        return all(known[j].seen for j in np.flatnonzero(self._near).tolist() if j in known)
 
     def _is_as_good(self, j: int) -> bool:
         """Whether a strength can hardly be told from the choice."""

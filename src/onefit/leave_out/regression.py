@@ -58,7 +58,7 @@ def regressed(known: Array, drawn: Draw, covariates: Array, weights: Array) -> t
     return predicted, missed / np.maximum(1.0 - found.leverages, LEAST_REST)
 
 
-class _LeastSquares(NamedTuple):
+class _Regression(NamedTuple):
     """Coefficients, leverages of the rows that told them, and a root of the inverse of AᵀA."""
 
     coef: Array
@@ -70,8 +70,8 @@ class _LeastSquares(NamedTuple):
         return float(np.max(np.sum((A @ self.root) ** 2, axis=1), initial=0.0))
 
 
-def _least_squares(A: Array, rows: Index, counts: Array, known: Array) -> _LeastSquares:
+def _least_squares(A: Array, rows: Index, counts: Array, known: Array) -> _Regression:
     U, s, Vt = np.linalg.svd(counts[:, None] * A[rows], full_matrices=False)
     told = s > DEPENDENT * s[0]
     root = Vt[told].T / s[told]
-    return _LeastSquares(root @ (U[:, told].T @ (counts * known)), np.sum(U[:, told] ** 2, axis=1), root)
+    return _Regression(root @ (U[:, told].T @ (counts * known)), np.sum(U[:, told] ** 2, axis=1), root)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import os
 import shutil
 import threading
 from html.parser import HTMLParser
@@ -24,6 +25,8 @@ PAGES = [
     *(f"guide/{page.stem}.html" for page in sorted((Path(__file__).parent / "guide").glob("*.md"))),
 ]
 
+DATA = Path(os.environ.get("ONEFIT_DATA", Path(__file__).parents[2] / "shared" / "data"))
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no real data in {DATA}: examples are left out")
 pytestmark = pytest.mark.skipif(not SITE.is_dir(), reason="no site: run `make docs` first")
 
 
@@ -64,6 +67,7 @@ def _broken(file: Path) -> list[str]:
     return found
 
 
+@needs_data
 def test_links_inside_the_site():
     pages = [page for page in sorted(SITE.rglob("*.html")) if "_static" not in page.parts]
     broken = {str(page.relative_to(SITE)): found for page in pages if (found := _broken(page))}
@@ -71,6 +75,7 @@ def test_links_inside_the_site():
     assert not broken
 
 
+@needs_data
 def test_every_example_has_a_picture():
     examples = sorted((SITE / "gallery").rglob("plot_*.html"))
     assert len(examples) >= 18

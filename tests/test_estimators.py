@@ -522,3 +522,48 @@ def test_a_constant_target_is_predicted(model):
     tuned = clone(model).fit(X, np.full(12, 5.0))
     np.testing.assert_allclose(tuned.predict(X), 5.0)
     assert tuned.loo_.value == pytest.approx(0.0, abs=1e-20)
+
+
+def _copied_table(store):
+    """Columns, each beside a copy of itself: as it is, turned round, moved or in another unit."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 4))
+    y = X @ [2.0, -1.0, 0.5, 0.0] + rng.logistic(size=90)
+    copied = np.column_stack([X[:, 0], -X[:, 0], X[:, 1:], X[:, 1] + 7.0, 2.0 * X[:, 2]])
+    return store(X), store(copied), y
+
+
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("classes", [None, 2, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_copies_of_columns_change_nothing_beside_an_l1_penalty(store, classes, weighted):
+    X, copied, y = _copied_table(store)
+    if classes is not None:
+        y = np.searchsorted(np.quantile(y, np.arange(1, classes) / classes), y)
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, 90) if weighted else None
+    factors = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0])  # on what is twice as long: as strong as once
+
+    def fitted(table, **given):
+        model = LassoLOO(20, **given) if classes is None else LogisticLOO(10, l1_ratio=1.0, **given)
+        return model.fit(table, y, sample_weight=weights)
+
+    alone, found = fitted(X), fitted(copied, penalty_factors=factors)
+    strength = "alpha_" if classes is None else "C_"
+    assert getattr(found, strength) == pytest.approx(getattr(alone, strength), rel=1e-9)
+    assert found.loo_.value == pytest.approx(alone.loo_.value, rel=1e-6)
+    np.testing.assert_allclose(
+        found.decision_function(copied) if classes else found.predict(copied),
+        alone.decision_function(X) if classes else alone.predict(X),
+        atol=1e-6,
+    )
+    coef = np.atleast_2d(found.coef_)
+    assert coef.shape[1] == 7
+    assert not coef[:, [1, 5]].any()
+    np.testing.assert_allclose(coef[:, [0, 2, 3, 4]], np.atleast_2d(alone.coef_), atol=1e-5)
+    assert not coef[:, 6].any()
+
+
+def test_a_copy_with_a_ridge_takes_its_share():
+    _, copied, y = _copied_table(np.asarray)
+    coef = ElasticNetLOO(10, l1_ratio=0.5).fit(copied, y).coef_
+    assert coef[0] == pytest.approx(-coef[1], rel=1e-6)

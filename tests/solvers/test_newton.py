@@ -344,6 +344,20 @@ def test_shifts_of_several_columns_go_to_their_medians_at_once():
     assert np.all(np.sort(fit.coef, axis=1)[:, 4] >= 0)
 
 
+def test_what_rounding_leaves_on_a_constant_column_goes_to_zero():
+    """K does not see the column beside the intercepts, and no objective tells next to nothing from zero."""
+    rng = np.random.default_rng(0)
+    X = np.hstack([rng.normal(size=(196, 5)), np.full((196, 1), 3.0)])
+    score = X[:, :5] @ rng.normal(size=(5, 8))
+    y = (5.0 * score / score.std(axis=0) + rng.gumbel(size=score.shape)).argmax(axis=1).astype(float)
+    problem = Problem(Multinomial(8), L1(1e-3), X, y, np.ones(196), np.ones(8, dtype=bool))
+    start = Fit.at_start(problem)
+    start.coef[5, [0, 3]] = 1e-16
+    fit = newton.solve(start).fit
+    assert not fit.coef[5].any()
+    assert _kkt_violation(fit) < 1e-5
+
+
 def test_classes_with_hardly_a_penalty_settle():
     """Rounding along the shift that all classes share, divided by a weak penalty, is no reason to go on."""
     rng = np.random.default_rng(0)

@@ -53,14 +53,16 @@ from onefit._linalg.factorization import (
     wide_pseudo_factor,
 )
 from onefit._linalg.rows import row_diagonals, row_matrices, row_times, weighted_rows, with_axes
-from onefit._linalg.span import RowSpan, row_span
+from onefit._linalg.span import FewerColumns, RowSpan, SomeOfThem, row_span
 
 __all__ = [
     "BLOCK_SIZE",
     "Covariance",
     "Factorization",
+    "FewerColumns",
     "RowGram",
     "RowSpan",
+    "SomeOfThem",
     "active_columns",
     "add_gram",
     "as_columns",

@@ -1,4 +1,4 @@
-"""Rows in coordinates of their span, where they are fewer than columns."""
+"""Fewer coordinates than columns: those of the rows' span, or columns that are no copies of others."""
 
 from __future__ import annotations
 
@@ -11,12 +11,47 @@ import scipy.linalg as sla
 
 from onefit._linalg.blas import product
 from onefit._linalg.columns import as_columns
-from onefit._typing import Array, Sparse
+from onefit._typing import Array, Design, Index, Sparse
 
 FAINT = 1e-13  # of the largest squared length, that keeps dependent rows apart: less than rounding matters
 
 
-class RowSpan(ABC):
+class FewerColumns(ABC):
+    """Coordinates that tell all that a fit in the columns does.
+
+    Attributes
+    ----------
+    X : (n, r) design
+        The rows in them.
+    """
+
+    X: Design
+
+    @abstractmethod
+    def coefficients(self, own: Array) -> Array:
+        """Those of the columns: (r, …) to (p, …)."""
+
+
+@dataclass(frozen=True, eq=False)
+class SomeOfThem(FewerColumns):
+    """Columns beside which others, of ``p`` in all, are not needed: their coefficients are zero."""
+
+    X: Design
+    kept: Index
+    p: int
+
+    @classmethod
+    def of(cls, X: Design, kept: Index) -> SomeOfThem:
+        """Those columns of X."""
+        return cls(as_columns(X).columns(kept), kept, X.shape[1])
+
+    def coefficients(self, own: Array) -> Array:
+        coef = np.zeros((self.p, *own.shape[1:]))
+        coef[self.kept] = own
+        return coef
+
+
+class RowSpan(FewerColumns):
     """X = T Qᵀ with orthonormal columns Q: a coefficient for each row tells all that X sees.
 
     Attributes
@@ -26,10 +61,6 @@ class RowSpan(ABC):
     """
 
     X: Array
-
-    @abstractmethod
-    def coefficients(self, own: Array) -> Array:
-        """Q times coordinates: (n, …) to (p, …)."""
 
     @abstractmethod
     def coordinates(self, coef: Array) -> Array:

@@ -14,10 +14,12 @@ import numpy as np
 from sklearn.model_selection import LeaveOneOut, check_cv
 
 from onefit import _linalg
+from onefit._linalg import FewerColumns
 from onefit._typing import Array, Design, Index
 from onefit.estimators.linear_model import LinearModel, check_determined, takes_middle
 from onefit.fit import Fit
 from onefit.leave_out.sets import Folds
+from onefit.leave_out.vertex import copies
 from onefit.losses import CoupledLoss, Loss, Offset, Squared
 from onefit.metrics import LinearMetric
 from onefit.penalties import L1, L2, Box, ElasticNet, Penalty, SeparablePenalty
@@ -109,10 +111,20 @@ class Penalized(LinearModel):
         is_wide = p > n and not isinstance(self._fitted_loss(), Squared)  # squares go by columns
         return is_wide and self._is_plain_ridge(ratio) and _linalg.as_columns(X).n_stored > n**2
 
-    def _is_in_span(self, sample: Sample, ratio: float) -> bool:
-        """Whether a fit of coupled outputs has fewer coordinates in the span of the rows."""
+    def _fewer_columns(self, sample: Sample, ratio: float) -> FewerColumns | None:
+        """Coordinates of a fit, where they are fewer than the columns.
+
+        Those of coupled outputs in the span of the rows beside a ridge; beside a penalty that leaves open how
+        copies of a column share, columns without their copies, to which most methods are not used.
+        """
         coupled, (n, p) = isinstance(self._fitted_loss(), CoupledLoss), sample.X.shape
-        return coupled and n < p and isinstance(sample.X, np.ndarray) and self._is_ridge(ratio)
+        if coupled and n < p and isinstance(sample.X, np.ndarray) and self._is_ridge(ratio):
+            return sample.inner.span
+        problem = self._problem(sample, 1.0, ratio)
+        if not isinstance(problem.penalty, SeparablePenalty):
+            return None
+        spare = copies(Fit.at_start(problem))
+        return _linalg.SomeOfThem.of(sample.X, np.flatnonzero(~spare)) if spare.any() else None
 
     def _is_plain_ridge(self, ratio: float) -> bool:
         """Whether the penalty is α ‖β‖² with one α for all columns, and the loss of one smooth output."""

@@ -279,15 +279,18 @@ class SelfTuned(Penalized):
         return self._by_fits(sample, judgement, ratio)
 
     def _by_fits(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
-        """Every strength by a fit of its own, in the columns or in as few coordinates as a ridge has.
+        """Every strength by a fit of its own, in the columns or in as few coordinates as it has.
 
-        In the span of the rows the race goes on; what a Gram matrix tells of one output goes on in columns.
+        In the latter the race goes on; what a Gram matrix tells of one output goes on in columns.
         """
-        span = sample.inner.span if self._is_in_span(sample, ratio) else None
-        X, in_dual = sample.X if span is None else span.X, self._is_in_dual(sample, ratio)
+        fewer = self._fewer_columns(sample, ratio)
+        X, in_dual = sample.X if fewer is None else fewer.X, self._is_in_dual(sample, ratio)
 
         def problem_at(strength: float, design: Design = X) -> Problem:
-            return replace(self._problem(sample, strength, ratio), X=design)
+            problem = replace(self._problem(sample, strength, ratio), X=design)
+            if not isinstance(fewer, _linalg.SomeOfThem):
+                return problem
+            return replace(problem, penalty=problem.separable.on_columns(fewer.kept))
 
         result = search_path(
             self._grid(sample, ratio),
@@ -303,11 +306,11 @@ class SelfTuned(Penalized):
 
         def raced() -> tuple[SearchResult, LeftOut]:
             found, left_out = race(result, problem_at, judgement, self.selection)
-            if span is None:
+            if fewer is None:
                 return found, left_out
             problem = self._problem(sample, float(found.strengths[found.best]), ratio)
-            coefs = np.stack([span.coefficients(own) for own in found.coefs])
-            return replace(found, coefs=coefs, solved={}, last=None), left_out.in_columns(problem, span)
+            coefs = np.stack([fewer.coefficients(own) for own in found.coefs])
+            return replace(found, coefs=coefs, solved={}, last=None), left_out.in_columns(problem, fewer)
 
         return Candidate(ratio, result, raced)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit import _linalg
-from onefit._linalg import RowSpan
+from onefit._linalg import FewerColumns
 from onefit._typing import Array, Index, Mask, Sets
 from onefit.fit import Fit
 from onefit.leave_out.sets import Folds
@@ -182,18 +182,18 @@ class LeftOut:
         off = share * np.abs(step).reshape(len(step), -1).max(axis=1) if share < np.inf else np.inf
         return np.where(known, self.correction.tightness * np.where(known, self.bounds, 0.0), off)
 
-    def in_columns(self, problem: Problem, span: RowSpan) -> LeftOut:
-        """The same of coefficients of columns, from coordinates in the span of the rows.
+    def in_columns(self, problem: Problem, fewer: FewerColumns) -> LeftOut:
+        """The same of coefficients of all columns, from fewer coordinates.
 
         Parameters
         ----------
         problem : Problem
             That of the columns.
-        span : RowSpan
+        fewer : FewerColumns
         """
-        coef = span.coefficients(self.fit.coef)
+        coef = fewer.coefficients(self.fit.coef)
         fit = Fit(problem, coef, self.fit.intercept).known(eta=self.fit.eta)
-        solved = {i: one._replace(coef=span.coefficients(one.coef)) for i, one in self.solved.items()}
+        solved = {i: one._replace(coef=fewer.coefficients(one.coef)) for i, one in self.solved.items()}
         return replace(self, fit=fit, solved=solved)
 
     @property

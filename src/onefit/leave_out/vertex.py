@@ -60,9 +60,10 @@ def at_vertex(fit: Fit) -> Fit:
 
 
 def copies(fit: Fit) -> Mask:
-    """Columns that are another one, or minus it, and as strongly penalised: (p,), all but one of each kind.
+    """Columns that are another one, or minus it, in units of their strengths: (p,), all but one of each kind.
 
-    A few digits may differ, as those of a column that was rounded in other units do.
+    A few digits may differ, as those of a column that was rounded in other units do; beside intercepts a
+    constant, too.
 
     The one that stays is in the support where any is; columns that share an ℓ2 part are none.
     """
@@ -71,11 +72,13 @@ def copies(fit: Fit) -> Mask:
     inside = np.asarray(np.any(fit.coef.reshape(p, -1) != 0, axis=1))
     flat: Mask = np.asarray(np.all((l2 == 0) & (l1 > 0) & np.isfinite(l1), axis=1))
     probes = np.random.default_rng(0).normal(size=(fit.problem.n, 2))
-    marks = np.abs(_linalg.transposed_times(fit.problem.X, probes))
-    order = np.lexsort((*marks.T, *np.where(flat, l1.T, np.inf)))
-    apart, sizes = np.diff(marks[order], axis=0), np.linalg.norm(marks[order][1:], axis=1)
-    same = np.all(np.abs(apart) <= SAME * sizes[:, None], axis=1)
-    same &= np.all(l1[order][1:] == l1[order][:-1], axis=1) & flat[order][1:] & flat[order][:-1]
+    if fit.problem.intercept.all():
+        probes -= probes.mean(axis=0)
+    lengths = np.abs(_linalg.transposed_times(fit.problem.X, probes))
+    marks = np.repeat(lengths, l1.shape[1], axis=1) / np.where(flat[:, None], np.tile(l1, 2), 1.0)
+    order = np.lexsort((*marks.T, ~flat))
+    apart, sizes = np.abs(np.diff(marks[order], axis=0)), marks[order][1:]
+    same = np.all(apart <= SAME * sizes, axis=1) & flat[order][1:] & flat[order][:-1]
     kind = np.zeros(p, dtype=np.intp)
     kind[order[1:]] = np.cumsum(~same)
     by_kind = np.lexsort((~inside, kind))

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from onefit._typing import Array, Mask
+from onefit._typing import Array, Index, Mask
 from onefit.penalties.base import ZERO, check_not_negative, size_of
 from onefit.penalties.programs import Coordinatewise, PiecewiseRows, Polyhedral, absolute
 from onefit.pieces import Coordinates
@@ -69,6 +69,11 @@ class SeparablePenalty(Polyhedral, Coordinatewise):
     def shape_of_strengths(self) -> tuple[int, ...]:
         """(), (p,) or (p, c): how finely the strengths are given."""
         return max((np.shape(given) for given in self.get_params().values()), key=len)
+
+    def on_columns(self, kept: Index) -> Self:
+        """The same on some of the columns."""
+        given = self.get_params().items()
+        return replace(self, **{name: np.asarray(value)[kept] for name, value in given if np.ndim(value)})
 
     def check(self, shape: tuple[int, ...]) -> None:
         own = self.shape_of_strengths

@@ -321,7 +321,14 @@ def _slide(fit: Fit, step: _Step) -> Fit | None:
             coef = np.where((until == limit) & (length == limit), 0.0, fit.coef + length * down)
             moved = fit.moved(coef, fit.intercept + length * level).known(eta=fit.eta + length * change)
             best = moved if moved.objective < best.objective else best
+            if best is fit and length == limit and _is_as_low(moved, fit):
+                best = moved  # a coefficient that is only rounding is done with
     return None if best is fit else best
+
+
+def _is_as_low(moved: Fit, fit: Fit) -> bool:
+    """Whether its objective is not above that of a fit, but for rounding."""
+    return moved.objective <= fit.objective + ROUNDING * abs(fit.objective)
 
 
 def _is_between_copies(fit: Fit, step: _Step, rounding: float) -> bool:

@@ -225,19 +225,20 @@ def _is_stationary(fit: Fit, step: _Step) -> bool:
     stays = fit.problem.loss.is_quadratic or not step.curvature.is_definite
     rounding = 1e-7 if stays else 1e-3
     left = np.where(kinked, np.abs(step.gradient.coef), 0.0)
-    if np.any(left > rounding * l1) and np.any(left > np.maximum(rounding * l1, _rounding(fit))):
+    if np.any(left > rounding * l1) and np.any(left > np.maximum(rounding * l1, _rounding(fit).coef)):
         return False
     return fit.problem.loss.is_quadratic or (
         is_short(fit, step.curvature.predict(step.direction)) and _is_balanced(fit, step)
     )
 
 
-def _rounding(fit: Fit) -> Array:
-    """What rounding leaves of Xᵀ g: all that is left beside strengths far smaller than the weights."""
+def _rounding(fit: Fit) -> Direction:
+    """What rounding leaves of Xᵀ g and Σ g: all that is left beside strengths far smaller than the weights."""
     moved = _linalg.row_times(np.abs(fit.hessian), 1.0 + np.abs(fit.eta))
-    sizes = np.linalg.norm(fit.gradient, axis=0) + np.linalg.norm(moved, axis=0)
+    sizes = rounding_of_slack(1.0) * (np.linalg.norm(fit.gradient, axis=0) + np.linalg.norm(moved, axis=0))
     columns = _linalg.column_lengths(fit.problem.X)
-    return np.asarray(rounding_of_slack(1.0) * np.multiply.outer(columns, sizes)).reshape(fit.coef.shape)
+    of_columns = np.asarray(np.multiply.outer(columns, sizes)).reshape(fit.coef.shape)
+    return Direction(of_columns, np.asarray(np.sqrt(fit.problem.n) * sizes))
 
 
 def _is_balanced(fit: Fit, step: _Step) -> bool:
@@ -352,9 +353,10 @@ def _until_zero(fit: Fit, step: _Step, change: Array) -> Array:
 
 
 def _unremoved(fit: Fit, step: _Step) -> Direction:
-    """The part of the gradient that no step removes: it lies where K is singular."""
-    removed = _curved(fit, step, step.direction)
-    return Direction(step.gradient.coef + removed.coef, step.gradient.intercept + removed.intercept)
+    """The part of the gradient that no step removes, but for rounding: it lies where K is singular."""
+    removed, (coef, level) = _curved(fit, step, step.direction), _rounding(fit)
+    left = step.gradient.coef + removed.coef, step.gradient.intercept + removed.intercept
+    return Direction(np.where(np.abs(left[0]) > coef, left[0], 0.0), np.where(np.abs(left[1]) > level, left[1], 0.0))
 
 
 def _flattened(fit: Fit, step: _Step, down: Direction) -> Direction | None:
@@ -363,8 +365,6 @@ def _flattened(fit: Fit, step: _Step, down: Direction) -> Direction | None:
     Of columns that depend on each other one alone may have all that is left of the gradient, and all levels
     of a factor together are a constant: the others, or the intercept, make up for it.
     """
-    if fit.problem.is_coupled:
-        return down
     X, taken = fit.problem.X, step.curvature.solve(_curved(fit, step, down))
     flat = Direction(down.coef - taken.coef, down.intercept - taken.intercept)
     return flat if -flat.inner(X, step.gradient) >= 0.5 * down.inner(X, down) else None

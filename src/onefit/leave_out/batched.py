@@ -123,6 +123,7 @@ class _Problems:
     """The problems without each of some sets: parameters x (m, c, e), linear predictors (c, m, n)."""
 
     columns: WatchedColumns
+    removed: Sequence[Index]
     weights: Array  # (m, n)
     keep: Array  # (m, 1, 1), factor on the penalty
     x: Array
@@ -140,7 +141,7 @@ class _Problems:
         level = np.stack([np.reshape(one.intercept, -1) for one in starts]) + coef @ columns.means
         x = np.clip(np.concatenate([coef, level[..., None]], axis=2), columns.lower, columns.upper)
         nothing = np.zeros(m, dtype=bool), np.full((m, problem.n), np.inf)
-        run = cls(columns, weights, keep, x, np.empty(0), *nothing)
+        run = cls(columns, removed, weights, keep, x, np.empty(0), *nothing)
         run.eta = run.predict(x)
         return run
 
@@ -333,15 +334,23 @@ class _Problems:
 
     @cached_property
     def tied(self) -> Mask:
-        """Problems with columns that are all but pulled off their kink: there may be other optima: (m,)."""
+        """Problems with columns that are all but pulled off their kink: there may be other optima: (m,).
+
+        Not so among the watched ones where the rows that left are determined by the others.
+        """
         if not self.columns.fit.is_kinked:
             return np.zeros(len(self.x), dtype=bool)
         tied = self._kinks.is_tied(self._coef, -self._slopes, self._sizes)
         tied &= is_on(self.columns.parts.groups, self._coef[:, 0])[:, None]
         if tied.any():
             tied &= self.columns.may_be_tied
+            tied[np.ix_(self.columns.watched, np.arange(tied.shape[1]), self._determined)] = False
         near = np.abs(self._pulls - 1.0) <= ON_BOUND
         return np.asarray(tied.any(axis=(0, 1)) | near.any(axis=0))
+
+    @property
+    def _determined(self) -> Index:
+        return np.flatnonzero(self.columns.are_determined(self.removed))
 
     @cached_property
     def levels(self) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,9 +12,10 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
 from onefit.leave_out.penalty_parts import PenaltyParts
-from onefit.leave_out.vertex import may_be_tied
+from onefit.leave_out.vertex import DEPENDENT, may_be_tied
 from onefit.leave_out.watched_groups import WatchedGroups
 from onefit.leave_out.watched_kinks import WatchedKinks
+from onefit.numerics import LEAST_SLACK
 from onefit.penalties import SeparablePenalty
 
 PINNED = 1e-4  # curvature given to shifts, beside that of their columns: an ℓ1 part soon ends one
@@ -64,6 +66,24 @@ class WatchedColumns:
         if not isinstance(self.fit.problem.penalty, SeparablePenalty):
             return np.asarray(self.parts.l2 == 0).reshape(len(self.fit.coef), -1, 1)
         return may_be_tied(self.fit).reshape(len(self.fit.coef), self.outputs, 1)
+
+    def are_determined(self, removed: Sequence[Index]) -> Mask:
+        """Whether the other rows see all of these columns that some rows do: (m,).
+
+        Then no move of the coefficients changes predictors of these rows alone: where optima without them
+        are several, all have the same.
+        """
+        rows, count = self._span, self.fit.problem.weights > 0
+        left = [np.eye(len(some)) * count[some] - rows[some] @ rows[some].T for some in removed]
+        return np.array([np.linalg.eigvalsh(one).min(initial=1.0) > LEAST_SLACK for one in left])
+
+    @cached_property
+    def _span(self) -> Array:
+        """An orthonormal basis of what the rows that count see of these columns: (n, r)."""
+        Z = self.Z * (self.fit.problem.weights > 0)[:, None]
+        lengths = np.linalg.norm(Z, axis=0)
+        left, sizes, _ = np.linalg.svd(Z[:, lengths > 0] / lengths[lengths > 0], full_matrices=False)
+        return np.asarray(left[:, sizes > DEPENDENT * sizes.max(initial=0.0)])
 
     @cached_property
     def may_shift(self) -> Mask:

@@ -29,13 +29,14 @@ from onefit.leave_out.penalty_parts import PenaltyParts, has_parts
 from onefit.leave_out.tableau import JOINED, NEARBY
 from onefit.leave_out.watched_columns import WatchedColumns
 from onefit.leave_out.watched_groups import TURNED, begun, is_on, pulls
-from onefit.leave_out.watched_kinks import WatchedKinks
+from onefit.leave_out.watched_kinks import KinkPattern, WatchedKinks
 from onefit.numerics import CERTIFIED, ON_BOUND
 from onefit.solvers.line_search import CALM, falling
 
 ROUNDS, USUAL_ROUNDS = 30, 7  # of steps: at most, and in most problems
 PATTERNS, USUAL_PATTERNS = 8, 2  # changes of the pattern in a step: at most, and in most problems
 IS_SHORT = 1e-3 * CERTIFIED  # step, beside the linear predictors, that is the last
+NEXT_TO_NONE = 1e-8  # of the curvature of a coordinate, where columns depend on each other
 AT_ONCE = 2**20  # numbers in an array of problems and rows
 
 
@@ -118,6 +119,43 @@ def solve_without(
     return ends
 
 
+class _QuadraticModel(NamedTuple):
+    """½ (z − x)ᵀ K (z − x) + gᵀ (z − x) + Σ_j l1_j |z_j| of each problem, (a, q, q) and (a, q)."""
+
+    K: Array
+    gradient: Array
+    x: Array
+    l1: Array
+
+    def take(self, which: Index) -> _QuadraticModel:
+        return _QuadraticModel(*(part[which] for part in self))
+
+    def minimum(self, pattern: KinkPattern, depend: Mask) -> tuple[Array, Array, Mask]:
+        """Where it is on a pattern, what pulls at the other coordinates there, and whether it has a minimum.
+
+        Where columns of the pattern ``depend`` on each other, which is known or is put in, it is the one next
+        to x, about.
+        """
+        value, pull, sure = (self.proximal(depend) if depend.any() else self)._minimum(pattern)
+        if (which := np.flatnonzero(~sure & ~depend)).size:
+            some = self.take(which).proximal(np.ones(which.size, dtype=bool))._minimum(pattern.take(which))
+            value[which], pull[which], sure[which] = some
+            depend[which] = True
+        return value, pull, sure
+
+    def proximal(self, which: Mask) -> _QuadraticModel:
+        """Some with next to no curvature along each coordinate, about x, beside what they have."""
+        K, every = self.K.copy(), np.arange(self.K.shape[1])
+        K[:, every, every] *= 1.0 + NEXT_TO_NONE * which[:, None]
+        return self._replace(K=K)
+
+    def _minimum(self, pattern: KinkPattern) -> tuple[Array, Array, Mask]:
+        own, at, sign = pattern
+        f = _times(self.K, self.x - np.where(own, 0.0, at)) - self.gradient
+        value, sure = _linalg.solve_inside(self.K, np.where(own, f - self.l1 * sign, 0.0), own)
+        return value, f - _times(self.K, value), sure
+
+
 @dataclass(eq=False)
 class _Problems:
     """The problems without each of some sets: parameters x (m, c, e), linear predictors (c, m, n)."""
@@ -128,6 +166,7 @@ class _Problems:
     keep: Array  # (m, 1, 1), factor on the penalty
     x: Array
     eta: Array
+    open: Mask  # (m,), whether columns of the last pattern depend on each other
     solved: Mask  # (m,)
     off: Array  # (m, n)
 
@@ -140,7 +179,7 @@ class _Problems:
         coef = np.stack([one.coef[columns.watched].reshape(shape).T for one in starts])
         level = np.stack([np.reshape(one.intercept, -1) for one in starts]) + coef @ columns.means
         x = np.clip(np.concatenate([coef, level[..., None]], axis=2), columns.lower, columns.upper)
-        nothing = np.zeros(m, dtype=bool), np.full((m, problem.n), np.inf)
+        nothing = np.zeros(m, dtype=bool), np.zeros(m, dtype=bool), np.full((m, problem.n), np.inf)
         run = cls(columns, removed, weights, keep, x, np.empty(0), *nothing)
         run.eta = run.predict(x)
         return run
@@ -222,12 +261,12 @@ class _Problems:
         target, definite = np.full_like(x, np.nan), np.zeros(a, dtype=bool)
         todo = np.arange(a)
         for _ in range(PATTERNS):
-            own, at, sign = pattern.take(todo)
-            held, some = np.where(own, 0.0, at), kinks.take(todo)
-            model = self.columns.pinned(K[todo], own)
-            f = _times(model, x[todo] - held) - gradient[todo]
-            value, sure = _linalg.solve_inside(model, np.where(own, f - some.l1 * sign, 0.0), own)
-            found = some.exchange(pattern.take(todo), value, f - _times(model, value), free[todo])
+            on, some = pattern.take(todo), kinks.take(todo)
+            model = _QuadraticModel(self.columns.pinned(K[todo], on.own), gradient[todo], x[todo], some.l1)
+            depend = self.open[active[todo]]
+            value, pull, sure = model.minimum(on, depend)
+            self.open[active[todo]] = depend
+            found = some.exchange(on, value, pull, free[todo])
             target[todo] = found.target
             for part, after in zip(pattern, found.after, strict=True):
                 part[todo] = after
@@ -237,21 +276,24 @@ class _Problems:
             if todo.size == 0:
                 break
         if todo.size:  # patterns may go round in circles
-            target[todo] = self._within_pieces(K[todo], gradient[todo], x[todo], kinks.take(todo), free[todo])
+            target[todo] = self._within_pieces(
+                K[todo], gradient[todo], x[todo], kinks.take(todo), free[todo], self.open[active[todo]]
+            )
         return target.reshape(shape), definite
 
-    def _within_pieces(self, K: Array, gradient: Array, x: Array, kinks: WatchedKinks, free: Mask) -> Array:
+    def _within_pieces(
+        self, K: Array, gradient: Array, x: Array, kinks: WatchedKinks, free: Mask, depend: Mask
+    ) -> Array:
         """Newton steps (a, q) within the pieces that x is on, and those that it is pulled to from a kink.
 
         What would leave a kink to the other side stays.  What leaves its piece stops at the end of it, if the
         model is lower at that point; else the step ends where the first one is at an end.
         """
-        (own, _, sign), way = kinks.pulled(x, -gradient, free)
+        (own, at, sign), way = kinks.pulled(x, -gradient, free)
         slope, (low, high) = kinks.l1 * sign, kinks.ends(sign)
         for _ in range(PATTERNS):
-            model = self.columns.pinned(K, own)
-            right = _times(model, np.where(own, x, 0.0)) - gradient - slope
-            value = _linalg.solve_inside(model, np.where(own, right, 0.0), own)[0]
+            model = _QuadraticModel(self.columns.pinned(K, own), gradient, x, kinks.l1)
+            value = model.minimum(KinkPattern(own, at, sign), depend)[0]
             wrong = own & ((value - x) * way < 0)
             if not wrong.any():
                 break
@@ -336,21 +378,20 @@ class _Problems:
     def tied(self) -> Mask:
         """Problems with columns that are all but pulled off their kink: there may be other optima: (m,).
 
-        Not so among the watched ones where the rows that left are determined by the others.
+        So where columns inside depend on each other; but not among the watched ones where the rows that left
+        are determined by the others.
         """
         if not self.columns.fit.is_kinked:
-            return np.zeros(len(self.x), dtype=bool)
+            return self.open
         tied = self._kinks.is_tied(self._coef, -self._slopes, self._sizes)
         tied &= is_on(self.columns.parts.groups, self._coef[:, 0])[:, None]
-        if tied.any():
-            tied &= self.columns.may_be_tied
-            tied[np.ix_(self.columns.watched, np.arange(tied.shape[1]), self._determined)] = False
-        near = np.abs(self._pulls - 1.0) <= ON_BOUND
-        return np.asarray(tied.any(axis=(0, 1)) | near.any(axis=0))
-
-    @property
-    def _determined(self) -> Index:
-        return np.flatnonzero(self.columns.are_determined(self.removed))
+        tied &= self.columns.may_be_tied if tied.any() else False
+        by_column, near = tied.any(axis=1), np.abs(self._pulls - 1.0) <= ON_BOUND
+        inside = self.open | by_column[self.columns.watched].any(axis=0)
+        if inside.any():
+            inside &= ~self.columns.are_determined(self.removed)
+        by_column[self.columns.watched] = False
+        return np.asarray(inside | by_column.any(axis=0) | near.any(axis=0))
 
     @cached_property
     def levels(self) -> Array:

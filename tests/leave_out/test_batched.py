@@ -12,6 +12,7 @@ from onefit.leave_out import batched
 from onefit.leave_out.penalty_parts import PenaltyParts
 from onefit.leave_out.prove import bound_at
 from onefit.leave_out.refit import without
+from onefit.leave_out.watched_columns import WatchedColumns
 from onefit.losses import Gamma, Hinge, Logistic, Multinomial, Poisson, Squared
 from onefit.penalties import L1, L2, Box, ElasticNet, GroupLasso, Slope, SparseGroupLasso, Strengths
 from onefit.problem import Balance, Problem
@@ -142,6 +143,33 @@ def test_copied_columns_without_a_ridge_part_are_left_to_others():
     X = table()
     fit = fitted(Logistic(), L2(0.0), np.column_stack([X, X[:, 0]]))
     assert batched.solve_without(fit, singles(3), [None] * 3) == [None] * 3
+
+
+def _of_levels(classes: int, strength: float, alone: bool) -> Fit:
+    """All levels of two factors beside intercepts, which depend on each other; one is of a single row."""
+    rng = np.random.default_rng(3)
+    first, second = rng.integers(0, 3, N), rng.integers(0, 4, N)
+    first[0] = 3 if alone else 0
+    X = np.hstack([np.eye(4)[first][:, : 3 + alone], np.eye(4)[second], rng.normal(size=(N, 2))])
+    scores = X @ rng.normal(size=(X.shape[1], classes)) + rng.gumbel(size=(N, classes))
+    y, many = scores.argmax(axis=1).astype(float), np.ones(classes, dtype=bool)
+    return solve(Fit.at_start(Problem(Multinomial(classes), L1(strength), X, y, np.ones(N), many))).fit
+
+
+@pytest.mark.parametrize("strength", [2.0, 0.5, 0.1])
+@pytest.mark.parametrize("classes", [3, 4])
+def test_rows_that_the_others_determine_beside_columns_that_depend_on_each_other(classes, strength):
+    """Optima without such a row are several, with the same predictors."""
+    agrees(_of_levels(classes, strength, alone=False), singles())
+
+
+def test_a_row_whose_level_no_other_has_is_not_determined():
+    fit = _of_levels(4, 0.1, alone=True)
+    columns = WatchedColumns.of(fit, PenaltyParts.of(fit), np.arange(len(fit.coef)))
+    np.testing.assert_array_equal(columns.are_determined(singles()), np.arange(N) > 0)
+    assert columns.are_determined([np.array([1, 2])]).all()
+    assert not columns.are_determined([np.array([0, 1]), np.arange(N)]).any()
+    assert batched.solve_without(fit, singles(1), [None])[0] is not None  # its coefficient is held at zero
 
 
 @pytest.mark.parametrize(

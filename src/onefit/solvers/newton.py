@@ -356,7 +356,9 @@ def _unremoved(fit: Fit, step: _Step) -> Direction:
     """The part of the gradient that no step removes, but for rounding: it lies where K is singular."""
     removed, (coef, level) = _curved(fit, step, step.direction), _rounding(fit)
     left = step.gradient.coef + removed.coef, step.gradient.intercept + removed.intercept
-    return Direction(np.where(np.abs(left[0]) > coef, left[0], 0.0), np.where(np.abs(left[1]) > level, left[1], 0.0))
+    return Direction(
+        np.where(np.abs(left[0]) > coef, left[0], 0.0), np.where(np.abs(left[1]) > level, left[1], 0.0)
+    )
 
 
 def _flattened(fit: Fit, step: _Step, down: Direction) -> Direction | None:

@@ -15,6 +15,7 @@ from sklearn.linear_model import ElasticNet as SkElasticNet
 from sklearn.linear_model import GammaRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.svm import LinearSVC
 
+from onefit import cost
 from onefit._linalg import RowGram
 from onefit.curvature import factor
 from onefit.exceptions import SolverError
@@ -447,7 +448,7 @@ def test_where_factors_cost_little_steps_have_their_own(monkeypatch):
     def taken(step, seconds):
         steps = []
         monkeypatch.setattr(newton, "newton_step", lambda *given: steps.append(step(*given)) or steps[-1])
-        monkeypatch.setattr(newton.cost, "PER_FLOP", seconds)
+        monkeypatch.setattr(cost, "PER_FLOP", seconds)
         for problem in path_of_classes(30):
             newton.solve(Fit.at_start(problem))
         return len(steps), sum(one.is_fresh for one in steps)

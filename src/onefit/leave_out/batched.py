@@ -25,6 +25,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
 from onefit.curvature import Direction
 from onefit.fit import Fit
+from onefit.leave_out.pattern_models import PatternModels, times_each
 from onefit.leave_out.penalty_parts import PenaltyParts, has_parts
 from onefit.leave_out.tableau import JOINED, NEARBY
 from onefit.leave_out.watched_columns import WatchedColumns
@@ -36,7 +37,6 @@ from onefit.solvers.line_search import CALM, falling
 ROUNDS, USUAL_ROUNDS = 30, 7  # of steps: at most, and in most problems
 PATTERNS, USUAL_PATTERNS = 8, 2  # changes of the pattern in a step: at most, and in most problems
 IS_SHORT = 1e-3 * CERTIFIED  # step, beside the linear predictors, that is the last
-NEXT_TO_NONE = 1e-8  # of the curvature of a coordinate, where columns depend on each other
 AT_ONCE = 2**20  # numbers in an array of problems and rows
 
 
@@ -117,43 +117,6 @@ def solve_without(
         if todo.size == 0:
             break
     return ends
-
-
-class _QuadraticModel(NamedTuple):
-    """½ (z − x)ᵀ K (z − x) + gᵀ (z − x) + Σ_j l1_j |z_j| of each problem, (a, q, q) and (a, q)."""
-
-    K: Array
-    gradient: Array
-    x: Array
-    l1: Array
-
-    def take(self, which: Index) -> _QuadraticModel:
-        return _QuadraticModel(*(part[which] for part in self))
-
-    def minimum(self, pattern: KinkPattern, depend: Mask) -> tuple[Array, Array, Mask]:
-        """Where it is on a pattern, what pulls at the other coordinates there, and whether it has a minimum.
-
-        Where columns of the pattern ``depend`` on each other, which is known or is put in, it is the one next
-        to x, about.
-        """
-        value, pull, sure = (self.proximal(depend) if depend.any() else self)._minimum(pattern)
-        if (which := np.flatnonzero(~sure & ~depend)).size:
-            some = self.take(which).proximal(np.ones(which.size, dtype=bool))._minimum(pattern.take(which))
-            value[which], pull[which], sure[which] = some
-            depend[which] = True
-        return value, pull, sure
-
-    def proximal(self, which: Mask) -> _QuadraticModel:
-        """Some with next to no curvature along each coordinate, about x, beside what they have."""
-        K, every = self.K.copy(), np.arange(self.K.shape[1])
-        K[:, every, every] *= 1.0 + NEXT_TO_NONE * which[:, None]
-        return self._replace(K=K)
-
-    def _minimum(self, pattern: KinkPattern) -> tuple[Array, Array, Mask]:
-        own, at, sign = pattern
-        f = _times(self.K, self.x - np.where(own, 0.0, at)) - self.gradient
-        value, sure = _linalg.solve_inside(self.K, np.where(own, f - self.l1 * sign, 0.0), own)
-        return value, f - _times(self.K, value), sure
 
 
 @dataclass(eq=False)
@@ -262,7 +225,7 @@ class _Problems:
         todo = np.arange(a)
         for _ in range(PATTERNS):
             on, some = pattern.take(todo), kinks.take(todo)
-            model = _QuadraticModel(self.columns.pinned(K[todo], on.own), gradient[todo], x[todo], some.l1)
+            model = PatternModels(self.columns.pinned(K[todo], on.own), gradient[todo], x[todo], some.l1)
             depend = self.open[active[todo]]
             value, pull, sure = model.minimum(on, depend)
             self.open[active[todo]] = depend
@@ -292,7 +255,7 @@ class _Problems:
         (own, at, sign), way = kinks.pulled(x, -gradient, free)
         slope, (low, high) = kinks.l1 * sign, kinks.ends(sign)
         for _ in range(PATTERNS):
-            model = _QuadraticModel(self.columns.pinned(K, own), gradient, x, kinks.l1)
+            model = PatternModels(self.columns.pinned(K, own), gradient, x, kinks.l1)
             value = model.minimum(KinkPattern(own, at, sign), depend)[0]
             wrong = own & ((value - x) * way < 0)
             if not wrong.any():
@@ -304,7 +267,7 @@ class _Problems:
         until = np.where(crosses, (ends - x) / np.where(crosses, way, 1.0), 1.0).min(axis=1)[:, None]
         short = np.where(crosses & (np.abs(ends - x) <= until * np.abs(way)), ends, x + until * way)
         change = np.where(own, ends, x) - x
-        falls = np.sum(change * (gradient + slope + 0.5 * _times(K, change)), axis=1) < 0
+        falls = np.sum(change * (gradient + slope + 0.5 * times_each(K, change)), axis=1) < 0
         return np.where(falls[:, None], x + change, short)
 
     def _objective(self, which: Index, x: Array, eta: Array) -> Array:
@@ -386,7 +349,7 @@ class _Problems:
         tied = self._kinks.is_tied(self._coef, -self._slopes, self._sizes)
         tied &= is_on(self.columns.parts.groups, self._coef[:, 0])[:, None]
         tied &= self.columns.may_be_tied if tied.any() else False
-        by_column, near = tied.any(axis=1), np.abs(self._pulls - 1.0) <= ON_BOUND
+        by_column, near = np.asarray(tied.any(axis=1)), np.abs(self._pulls - 1.0) <= ON_BOUND
         inside = self.open | by_column[self.columns.watched].any(axis=0)
         if inside.any():
             inside &= ~self.columns.are_determined(self.removed)
@@ -415,7 +378,3 @@ class _Problems:
         """Linear predictors of a problem, and how far they may be off."""
         eta = self.eta[:, place].T + self.levels[place]
         return eta.reshape(self.columns.fit.eta.shape), self.off[place]
-
-
-def _times(matrices: Array, vectors: Array) -> Array:
-    return np.asarray((matrices @ vectors[..., None])[..., 0])

@@ -23,6 +23,7 @@ from onefit.numerics import EPS
 from onefit.penalties import Tangent
 from onefit.solvers import newton
 from onefit.solvers.line_search import ROUNDING
+from onefit.solvers.pattern_step import newton_step
 from onefit.solvers.truncated import FALLING, Approach, Solve, answered, by_diagonal, diagonal
 
 PRODUCTS = 12  # with K that a step takes, about, by the factor of a neighbour
@@ -93,7 +94,7 @@ def approach(start: Fit, neighbour: Curvature | None, near: float) -> Approach:
 
     for _ in range(MOST_STEPS):
         try:
-            step = newton.newton_step(fit, by=by)
+            step = newton_step(fit, by=by)
         except SolverError:
             if leading is not None or not _is_at_hand(neighbour):
                 return Approach(fit, False, is_spent=True)

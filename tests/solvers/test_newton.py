@@ -332,6 +332,18 @@ def test_all_levels_of_a_factor_beside_an_intercept(loss, strength):
     assert _kkt_violation(fit) < 1e-8
 
 
+@pytest.mark.parametrize("strength", [1.0, 0.1, 0.01, 0.001])
+def test_all_levels_of_several_factors_and_classes(strength):
+    """Along a level of all classes, or all levels of a class, nothing curves; kinks end it."""
+    rng = np.random.default_rng(0)
+    X = np.hstack([np.eye(levels)[rng.integers(0, levels, 150)] for levels in (3, 4, 5)])
+    score = X @ rng.normal(size=(12, 4))
+    y = (1.5 * score / score.std() + rng.gumbel(size=score.shape)).argmax(axis=1).astype(float)
+    problem = Problem(Multinomial(4), L1(strength), X, y, np.ones(150), np.ones(4, dtype=bool))
+    fit = newton.solve(Fit.at_start(problem), max_steps=200).fit
+    assert _kkt_violation(fit) < 1e-7
+
+
 def test_shifts_of_several_columns_go_to_their_medians_at_once():
     """Eight classes share a straight direction in every column, along which steps had no end."""
     rng = np.random.default_rng(0)

@@ -215,6 +215,15 @@ def test_a_constant_column_beside_the_intercept():
     assert fit.coef[-1] == 0
 
 
+@pytest.mark.parametrize("level", [3e5, 1e6, 3e6])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_response_far_from_zero(level, seed):
+    """What rounding leaves of its linear predictors is no reason to go on."""
+    problem = _problem(Squared(), GroupLasso(np.repeat(np.arange(4), 3), 20.0), seed=seed)
+    near, fit = _solve(problem), _solve(replace(problem, y=problem.y + level))
+    np.testing.assert_allclose(fit.coef, near.coef, atol=1e-15 * level + 1e-9)
+
+
 def test_a_fit_that_nothing_moves_takes_few_steps(monkeypatch):
     """All gradients are rounding there, and steps along the piece gain nothing: it takes a step or two."""
     y = np.random.default_rng(0).normal(size=25)

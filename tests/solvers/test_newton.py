@@ -371,6 +371,23 @@ def test_what_rounding_leaves_on_a_constant_column_goes_to_zero():
     assert _kkt_violation(fit) < 1e-5
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_classes_beside_a_column_far_from_zero(seed):
+    """Its coefficients and the intercepts make up for each other, and so do parts of a decrement."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 5))
+    score = X @ [1.0, 1.0, 0.0, -0.5, 0.0] + rng.normal(size=60)
+    y = np.digitize(score, np.quantile(score, [0.3, 0.7])).astype(float)
+    far = X + 1e7 * (np.arange(5) == 0)
+    near, fit = (
+        newton.solve(
+            Fit.at_start(Problem(Multinomial(3), L2(1.6e-4), one, y, np.ones(60), np.ones(3, bool)))
+        ).fit
+        for one in (X, far)
+    )
+    assert fit.objective == pytest.approx(near.objective, rel=1e-6)
+
+
 def test_classes_with_hardly_a_penalty_settle():
     """Rounding along the shift that all classes share, divided by a weak penalty, is no reason to go on."""
     rng = np.random.default_rng(0)

@@ -124,11 +124,18 @@ class Reduction:
         coef = self.spread(own.coef if self.span is None else self.span.coefficients(own.coef))
         if not self.is_smaller:
             return Direction(coef, level)
-        inside = gradient.coef if self.kept is None else centred(gradient.coef)
-        if self.span is not None:
-            inside = self.span.coefficients(self.span.coordinates(inside))
         scale = np.divide(1.0, self.beside, out=np.zeros_like(self.beside), where=self.beside > 0)
-        return Direction(coef + _linalg.with_axes(scale, coef) * (gradient.coef - inside), level)
+        return Direction(coef + _linalg.with_axes(scale, coef) * self._left_out(gradient.coef), level)
+
+    def _left_out(self, coef: Array) -> Array:
+        """The part that has no coordinates: what is common is the same for all outputs to the last digit."""
+        common = (
+            np.zeros_like(coef) if self.kept is None else np.zeros_like(coef) + coef.mean(1, keepdims=True)
+        )
+        if self.span is None:
+            return common
+        apart = coef - common
+        return common + apart - self.span.coefficients(self.span.coordinates(apart))
 
     def matrices(self, own: Array) -> Array:
         """V times matrices (n, o, o) times Vᵀ: (n, c, c)."""

@@ -16,7 +16,7 @@ from onefit import _linalg
 from onefit.curvature import Direction, curved_along, factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.numerics import TINY
+from onefit.numerics import EPS, TINY
 from onefit.solvers.line_search import ROUNDING, falls_along
 from onefit.solvers.newton import Solution, is_short
 from onefit.solvers.proximal_newton import Damping, ModelMinimum, bend, model_minimum
@@ -94,14 +94,14 @@ def approach(start: Fit, beside: Fit | None = None) -> Approach:
     size = max(_subgradient_error(at, metric), float(np.linalg.norm(at.gradient.coef)), TINY)
     norms = _linalg.column_lengths(start.problem.X)
     size = max(size, TERMS * float(np.linalg.norm(constant.gradient) * np.linalg.norm(norms)))
-    damping = Damping(DAMPING / metric.coef)
+    damping, settled = Damping(DAMPING / metric.coef), max(SETTLED**2 * scale, _rounding(constant))
     for _ in range(ROUNDS):
         error = _subgradient_error(here, metric) / size
         step, decrement = _newton_step(here, size)
-        if step is not None and decrement <= SETTLED**2 * scale and error <= STATIONARY:
+        if step is not None and decrement <= settled and error <= STATIONARY:
             change = here.fit.problem.linear_predictor(*step)
             return Approach(here.fit, here.fit.problem.loss.is_quadratic or is_short(here.fit, change))
-        is_spent = decrement <= SETTLED**2 * scale  # what is left is not on this piece
+        is_spent = decrement <= settled  # what is left is not on this piece
         moved = None if step is None or is_spent else _along(here, step, decrement, metric)
         if moved is None or here.fit.objective - moved.fit.objective < POOR * decrement - SMALL * scale:
             found = _by_model(here if moved is None else moved, damping)
@@ -113,6 +113,12 @@ def approach(start: Fit, beside: Fit | None = None) -> Approach:
             metric = _metric(moved.fit)
         here = moved
     return Approach(here.fit, False)
+
+
+def _rounding(fit: Fit) -> float:
+    """Squared decrement that rounding of linear predictors makes: where they are large, far from none."""
+    moved = 4.0 * EPS * np.abs(fit.eta)
+    return float(np.sum(moved * _linalg.row_times(np.abs(fit.hessian), moved)))
 
 
 # --- Newton steps on the piece ---------------------------------------------------------------------

@@ -19,8 +19,8 @@ from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.numerics import EPS, TINY
 from onefit.solvers.line_search import DECREASE, ROUNDING, backtrack, to_first_zero
-from onefit.solvers.pattern_step import PatternStep, newton_step
-from onefit.solvers.slides import is_between_copies, rounding_of_gradient, slide, until_zero
+from onefit.solvers.pattern_step import PatternStep, newton_step, rounding_of_gradient
+from onefit.solvers.slides import is_between_copies, slide, until_zero
 
 UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that is none
 FARTHEST = 1e6  # times their size that linear predictors may move in a step

@@ -7,11 +7,11 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from onefit import cost
+from onefit import _linalg, cost
 from onefit._typing import Array, Mask
 from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit
-from onefit.numerics import TINY
+from onefit.numerics import TINY, rounding_of_slack
 from onefit.penalties import Tangent
 
 By: TypeAlias = Callable[[Fit, Tangent], Curvature]
@@ -59,6 +59,8 @@ def newton_step(
             break
         orthant = np.where(wrong, 0.0, orthant)
     decrement = -direction.inner(fit.problem.X, gradient)
+    if decrement < 0 and -decrement <= _rounding_along(fit, direction):
+        decrement = 0.0
     if not 0 <= decrement < np.inf:  # not convex here, or straight: minus the gradient still descends
         direction = Direction(-gradient.coef, -gradient.intercept)
         decrement = gradient.inner(fit.problem.X, gradient)
@@ -129,3 +131,18 @@ def _curvature(fit: Fit, tangent: Tangent, last: PatternStep | None) -> tuple[Cu
     ):
         return last.curvature, loss.is_quadratic or loss.jumps
     return None
+
+
+def rounding_of_gradient(fit: Fit) -> Direction:
+    """What rounding leaves of Xᵀ g and Σ g: all that is left beside a penalty far weaker than the rows."""
+    moved = _linalg.row_times(np.abs(fit.hessian), 1.0 + np.abs(fit.eta))
+    sizes = rounding_of_slack(1.0) * (np.linalg.norm(fit.gradient, axis=0) + np.linalg.norm(moved, axis=0))
+    columns = _linalg.column_lengths(fit.problem.X)
+    of_columns = np.asarray(np.multiply.outer(columns, sizes)).reshape(fit.coef.shape)
+    return Direction(of_columns, np.asarray(np.sqrt(fit.problem.n) * sizes))
+
+
+def _rounding_along(fit: Fit, direction: Direction) -> float:
+    """The same of its product with a direction, whose parts make up for each other beside large columns."""
+    coef, level = rounding_of_gradient(fit)
+    return float(np.sum(coef * np.abs(direction.coef)) + np.sum(level * np.abs(direction.intercept)))

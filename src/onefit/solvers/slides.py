@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from onefit import _linalg
 from onefit._typing import Array
 from onefit.curvature import Direction
 from onefit.fit import Fit
-from onefit.numerics import ON_BOUND, rounding_of_slack
+from onefit.numerics import ON_BOUND
 from onefit.solvers.line_search import ROUNDING
 from onefit.solvers.one_output import shifted
-from onefit.solvers.pattern_step import PatternStep
+from onefit.solvers.pattern_step import PatternStep, rounding_of_gradient
 
 IN_BALANCE = 1e-3 * ON_BOUND  # of a coefficient's gradient, relative to its bound
 
@@ -101,12 +100,3 @@ def _curved(fit: Fit, step: PatternStep, along: Direction) -> Direction:
     """K times a direction, of a step with a factor of its own."""
     coef, level = fit.problem.gradient_of(fit.bent(step.curvature.predict(along)))
     return Direction(np.where(step.tangent.support, coef + step.tangent.curve(along.coef), 0.0), level)
-
-
-def rounding_of_gradient(fit: Fit) -> Direction:
-    """What rounding leaves of Xᵀ g and Σ g: all that is left beside a penalty far weaker than the rows."""
-    moved = _linalg.row_times(np.abs(fit.hessian), 1.0 + np.abs(fit.eta))
-    sizes = rounding_of_slack(1.0) * (np.linalg.norm(fit.gradient, axis=0) + np.linalg.norm(moved, axis=0))
-    columns = _linalg.column_lengths(fit.problem.X)
-    of_columns = np.asarray(np.multiply.outer(columns, sizes)).reshape(fit.coef.shape)
-    return Direction(of_columns, np.asarray(np.sqrt(fit.problem.n) * sizes))

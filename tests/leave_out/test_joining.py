@@ -7,10 +7,12 @@ import warnings
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from sklearn.base import clone
 
 import onefit
 from onefit.exceptions import UnreliableWarning
 from onefit.fit import Fit
+from onefit.losses import Squared
 from onefit.penalties import (
     L1,
     L2,
@@ -18,10 +20,13 @@ from onefit.penalties import (
     FusedLasso,
     GeneralizedLasso,
     GroupLasso,
+    LInfinity,
     NuclearNorm,
     Slope,
     SparseGroupLasso,
 )
+from onefit.problem import Problem
+from onefit.solvers.null_model import null_strength
 from onefit.solvers.solve import solve
 
 N = 24
@@ -133,3 +138,19 @@ def test_more_columns_than_rows_that_nothing_ties_are_exact(penalty):
     for i in range(0, N, 8):
         refit = onefit.GeneralizedLinear("squared", penalty).fit(np.delete(X, i, 0), np.delete(y, i))
         assert refit.predict(X[i : i + 1])[0] == pytest.approx(est.predictions[i], abs=1e-5)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("penalty", [Slope(tuple(np.linspace(2.0, 1.0, 6))), LInfinity()])
+def test_coefficients_that_are_only_just_held_at_zero_without_a_row(penalty, intercept):
+    """The penalty is zero at zero alone, so that no other optimum has the same predictors."""
+    X, y = told_apart_by_the_first(0, "squared")
+    without = Problem(Squared(), penalty, X[1:], y[1:], np.ones(N - 1), np.asarray(intercept))
+    just = penalty.scaled(null_strength(without) * (1.0 + 2e-5))
+    model = onefit.GeneralizedLinear(penalty=just, fit_intercept=intercept).fit(X, y)
+    est = onefit.loo(model, X, y, exact=True)
+    refits = [clone(model).fit(np.delete(X, i, 0), np.delete(y, i)) for i in range(N)]
+    assert not refits[0].coef_.any()
+    each = [refit.predict(X[i : i + 1])[0] for i, refit in enumerate(refits)]
+    np.testing.assert_allclose(est.predictions, each, rtol=0.0, atol=1e-7)
+    assert est.guarantee == "exact"

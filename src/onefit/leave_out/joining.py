@@ -69,7 +69,7 @@ class StraightFace(Optima):
         curved = tangent.hessian if tangent.hessian.ndim == 2 else np.diag(tangent.hessian)
         values, vectors = np.linalg.eigh(curved)
         straight = vectors[:, values <= STRAIGHT * values.max(initial=0.0)]
-        own = np.stack([*tangent.directions], axis=1) @ straight
+        own = np.reshape([*tangent.directions], (-1, len(fit.coef))).T @ straight
         return cls(fit, block_diag(own, np.ones((1, int(np.any(fit.problem.intercept))))))
 
     @cached_property

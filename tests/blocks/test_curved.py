@@ -115,3 +115,16 @@ def test_knots_are_few_where_columns_are_alike_and_all_where_they_are_not():
     np.testing.assert_array_equal(found.nearest[found.at], found.at)
     assert len(Knots.of(rng.uniform(1.0, 2.0, (300, 5)), 1e-8).at) == 5
     assert len(Knots.of(np.ones((4, 1)), 1e-8).at) == 1
+
+
+@pytest.mark.filterwarnings("ignore::onefit.UnreliableWarning")
+def test_where_the_constant_model_is_the_solution_nothing_is_left_to_fall():
+    """Of as many rows of each class its gradients add up to zero without rounding."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(["no", "yes"], 20)
+    X = rng.normal(size=(40, 5)) + 0.5 * (y == "yes")[:, None]
+    streamed = LogisticLOO(Cs=[1e-3, 1e-2, 1.0], l1_ratio=1.0).fit(ArraySource(X, y))
+    assert not streamed.coef_path_[np.array(streamed.Cs_) < 0.1].any()
+    plain = LogisticLOO(Cs=[streamed.C_], l1_ratio=1.0).fit(X, y)
+    np.testing.assert_allclose(streamed.coef_, plain.coef_, rtol=1e-7)
+    np.testing.assert_allclose(streamed.intercept_, plain.intercept_, rtol=1e-7)

@@ -109,7 +109,7 @@ class _Strength:
 
     def _look_ahead(self, decrement: float, aim: Aim) -> None:
         """Decide whether this step is the last, and whether the next pass sums the curvature."""
-        rate = decrement / self.decrement if np.isfinite(self.decrement) else SLOW
+        rate = decrement / self.decrement if 0.0 < self.decrement < np.inf else SLOW
         if self.curved:  # a Newton step
             rate = min(rate, BENT * len(self.coef) * decrement)
         self.done = aim.is_quadratic or (self.near and min(rate, 1.0) * decrement <= aim.settled)

@@ -121,6 +121,17 @@ class TestTune:
         assert "5 rows without a target" in capsys.readouterr().out
         assert pd.read_csv(tmp_path / "predictions.csv")["row"].tolist() == list(range(5, 80))
 
+    def test_a_class_that_is_called_none(self, house, tmp_path, capsys):
+        frame = pd.read_csv(house)
+        frame["sold"] = frame["sold"].replace("no", "None")
+        frame.to_csv(house, index=False)
+        assert tuned(house, "sold", "--model", "logistic", "--out", str(tmp_path)) == 0
+        out = capsys.readouterr().out
+        assert "binary (as asked), 80 rows" in out
+        assert f"sold is 'None' in {(frame['sold'] == 'None').sum()} rows: taken as a label" in out
+        assert run(["loo", str(tmp_path / "model.skops"), str(house), "--target", "sold"]) == 0
+        assert f"{pd.read_csv(tmp_path / 'predictions.csv')['loss'].mean():.6g}" in capsys.readouterr().out
+
     def test_large_numbers_have_exponents(self, house, capsys):
         frame = pd.read_csv(house)
         frame.assign(price=1e12 * frame["price"]).to_csv(house, index=False)

@@ -14,7 +14,8 @@ def read(tmp_path):
     def reading(content, **asked):
         path = tmp_path / "t.csv"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_table(path, Format(**asked))
+        target = asked.pop("target", None)
+        return read_table(path, Format(**asked), target)
 
     return reading
 
@@ -123,6 +124,37 @@ class TestNumbers:
     def test_marks_of_missing_values(self, read):
         frame = read("a,b\n1,-\n2,n.a.\n3,4\n").frame
         assert frame["b"].isna().tolist() == [True, True, False]
+
+
+class TestLabels:
+    """Marks of missing values that are labels of the target."""
+
+    @pytest.mark.parametrize("word", ["None", "null", "NULL"])
+    def test_a_word_among_labels_is_one(self, read, word):
+        source = read(f"y,b\n{word},x\nmild,{word}\n,x\nsevere,z\n{word},z\n", target="y")
+        assert source.frame["y"].fillna("").tolist() == [word, "mild", "", "severe", word]
+        assert source.frame["b"].isna().tolist() == [False, True, False, False, False]
+        assert f"y is {word!r} in 2 rows: taken as a label" in source.notes[-1]
+
+    def test_other_marks_are_missing_and_named(self, read):
+        source = read("a;y;y\n1,5;NA;NA\n2,5;mild;mild\n3;None;None\n4;?;?\n5;severe;severe\n", target="y")
+        assert source.frame["y"].fillna("").tolist() == ["", "mild", "None", "", "severe"]
+        assert source.frame["a"].tolist() == [1.5, 2.5, 3.0, 4.0, 5.0]
+        assert "y is 'NA' in 1 row, '?' in 1 row: taken as missing" in source.notes[-1]
+
+    def test_a_mark_beside_a_single_label_is_the_other_one(self, read):
+        source = read("a,y\n1,+\n2,-\n3,-\n4,\n", target="y")
+        assert source.frame["y"].fillna("").tolist() == ["+", "-", "-", ""]
+
+    @pytest.mark.parametrize("cells", [["1.5", "None", "2"], ["1", "NA", "1"], ["true", "null", "false"]])
+    def test_among_numbers_and_truths_they_mean_missing(self, read, cells):
+        source = read("a,y\n" + "".join(f"{k},{cell}\n" for k, cell in enumerate(cells)), target="y")
+        assert source.frame["y"].isna().tolist() == [False, True, False]
+        assert source.notes[-1].startswith(f"y is {cells[1]!r} in 1 row: taken as missing")
+
+    def test_a_slip_among_numbers_makes_no_labels(self, read):
+        frame = read("a,y\n1,1\n2,2\n3,oops\n4,None\n5,5\n", target="y").frame
+        assert frame["y"].isna().tolist() == [False, False, False, True, False]
 
 
 class TestText:

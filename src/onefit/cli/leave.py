@@ -30,7 +30,7 @@ def loo_file(
     """Leave rows or groups out of a saved model, and tell."""
     with files.writable(out, force=force) as path:
         pipeline = saved.load(model_file)
-        source = read_like(file, asked, saved.card_of(pipeline))
+        source = read_like(file, asked, saved.card_of(pipeline), roles.target)
         with naming(file):
             table = _as_fitted(pipeline, source.frame, roles)
         with naming(file), Told().about("loo"):

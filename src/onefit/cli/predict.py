@@ -42,15 +42,15 @@ def predict_file(
             files.write(path, content)
 
 
-def read_like(file: str | Path, asked: Format, card: dict[str, Any]) -> Source:
+def read_like(file: str | Path, asked: Format, card: dict[str, Any], target: str | None = None) -> Source:
     """Read a table in the way that the model's own was written, where the file leaves it open."""
     known = card.get("format", {})
     dates = known.get("columns", {})
     asked = replace(asked, columns=dates)
-    source = read_table(file, asked)
+    source = read_table(file, asked, target)
     silent = source.format.decimal is None and asked.decimal is None
     if silent and known.get("decimal") == ",":
-        return read_table(file, replace(asked, decimal=",", thousands=known.get("thousands")))
+        return read_table(file, replace(asked, decimal=",", thousands=known.get("thousands")), target)
     return source
 
 

@@ -19,7 +19,7 @@ from charset_normalizer import from_bytes
 from pandas.api import types
 from pyarrow.lib import ArrowException
 
-from onefit.cli import dates, numerals
+from onefit.cli import dates, marks, numerals
 from onefit.cli.errors import TableError, listed, one_line, suggest
 
 PARQUET = (".parquet", ".pq")
@@ -63,16 +63,19 @@ class Source(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read_table(path: str | Path, asked: Format | None = None) -> Source:
+def read_table(path: str | Path, asked: Format | None = None, target: str | None = None) -> Source:
     """Read a table: Parquet by its ending, else text with a header, separated by , ; tab or |.
 
     Text may be compressed with gzip, in UTF-8 or an older encoding, with decimal points or commas, currencies
-    and percent signs.  Empty cells and ``?``, ``NA``, ``nan``, ``null``, … are missing.
+    and percent signs.  Empty cells and ``?``, ``NA``, ``nan``, ``null``, … are missing; in a target of text
+    ``None`` and ``null`` are labels.
 
     Parameters
     ----------
     path : str or Path
     asked : Format, optional
+    target : str, optional
+        Column of the target, if there is one.
 
     Returns
     -------
@@ -87,7 +90,8 @@ def read_table(path: str | Path, asked: Format | None = None) -> Source:
     path, asked = Path(path), asked or Format()
     _check_path(path)
     try:
-        source = _parquet(path, asked) if path.suffix.lower() in PARQUET else _text(path, asked)
+        is_parquet = path.suffix.lower() in PARQUET
+        source = _parquet(path, asked) if is_parquet else _with_labels(_text(path, asked), path, target)
     except (OSError, EOFError, zlib.error) as error:
         raise TableError(f"{path} cannot be read: {one_line(error)}") from error
     except UnicodeDecodeError as error:
@@ -149,19 +153,33 @@ def _text(path: Path, asked: Format) -> Source:
 
 
 def _parsed(path: Path, known: Format, *, as_text: bool) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    frame = pd.read_csv(
+    missing = list(numerals.MISSING_MARKS)
+    frame = _cells(path, known, dtype=str if as_text else None, na_values=missing, index_col=False)
+    frame.columns = _header(path, known, frame)
+    return _without_copies(frame, path)
+
+
+def _cells(path: Path, known: Format, **how: Any) -> pd.DataFrame:
+    return pd.read_csv(
         path,
         sep=known.separator,
-        dtype=str if as_text else None,
-        na_values=list(numerals.MISSING_MARKS),
         skipinitialspace=True,
         encoding=known.encoding,
         compression="gzip" if _is_gzip(path) else None,
-        index_col=False,
         low_memory=False,
+        **how,
     )
-    frame.columns = _header(path, known, frame)
-    return _without_copies(frame, path)
+
+
+def _with_labels(source: Source, path: Path, target: str | None) -> Source:
+    """Read the target anew where words in it may have been taken for missing."""
+    if target is None or target not in source.frame or source.frame[target].notna().all():
+        return source
+    known = source.format
+    place = _header(path, known, _cells(path, known, nrows=0, index_col=False)).index(target)
+    cells = _cells(path, known, dtype=str, keep_default_na=False, usecols=[place], index_col=False)
+    column, notes = marks.with_labels(source.frame[target], cells.iloc[:, 0].fillna("").rename(target))
+    return Source(source.frame.assign(**{target: column}), known, (*source.notes, *notes))
 
 
 def _header(path: Path, known: Format, frame: pd.DataFrame) -> list[str]:

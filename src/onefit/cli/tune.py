@@ -51,7 +51,7 @@ def tune_file(file: str, roles: Roles, asked: Format, wish: Wish) -> None:
     """Tune on a file."""
     with files.folder(wish.out, FILES, force=wish.force) as folder:
         with Progress({"reading": 1.0}).stage("reading"):
-            source = read_table(file, asked)
+            source = read_table(file, asked, roles.target)
         with naming(file):
             tune_frame(source, Path(file).name, roles, wish, folder)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onefit.penalties import L1, L2, ElasticNet
+from onefit.penalties import L1, L2, Box, ElasticNet, LInfinity
 
 P, C = 6, 3
 PER_FEATURE = np.array([0.2, 1.0, 0.0, 3.0, 0.5, 1.5])
@@ -151,3 +151,24 @@ def test_orthant_admits_the_coordinates_that_violate_optimality():
     piece = penalty.piece(coef, signs)
     np.testing.assert_array_equal(piece.support, [True, True, True, False, True])
     np.testing.assert_array_equal(piece.gradient, [1.0, -1.0, -1.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
+def test_an_infinite_strength_holds_beside_bounds(family):
+    alpha, coef = np.array([np.inf, 1.0, 1.0]), np.array([0.0, 2.0, 0.5])
+    for penalty in (family(alpha) + Box(-1.0, [3.0, 3.0, 0.5]), Box(-1.0, [3.0, 3.0, 0.5]) + family(alpha)):
+        alone = family(1.0).value(coef[1:])
+        assert penalty.scaled(2.0).value(coef) == pytest.approx(2.0 * alone)
+        assert penalty.value(np.array([1e-9, 2.0, 0.5])) == np.inf
+        np.testing.assert_array_equal(penalty.prox(np.full(3, -9.0), 0.0), [0.0, -1.0, -1.0])
+        np.testing.assert_array_equal(penalty.tangent(coef).support, [False, True, False])
+    with pytest.raises(ValueError, match="lower must not be above upper, as it is for feature 0"):
+        family(alpha) + Box(0.5, 1.0)
+
+
+def test_kinks_of_bounds_do_not_grow():
+    positive, held = Box(lower=0.0), L1(np.array([np.inf, 0.0]))
+    for penalty in (positive, L2() + positive, L1(0.0) + Box(), L2() + held, L2() + held + positive):
+        assert not penalty.has_growing_kinks((2,))
+    for penalty in (L1(), ElasticNet() + positive, L1(np.array([np.inf, 1.0])), L2() + LInfinity()):
+        assert penalty.has_growing_kinks((2,))

@@ -6,12 +6,14 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import onefit
 from onefit.exceptions import ShortPathWarning
+from onefit.penalties import L1, L2, Box, ElasticNet
 from onefit.tuning.grid import MOST_DECADES, Grid
 
 X, Y = load_diabetes(return_X_y=True)
@@ -27,12 +29,38 @@ def _models():
         "logistic": (onefit.LogisticLOO(12), CLASSES),
         "logistic l1": (onefit.LogisticLOO(12, l1_ratio=1.0), CLASSES),
         "poisson": (onefit.PoissonLOO(12), np.round(Y)),
-        "generalized": (onefit.GeneralizedLinearLOO(penalty=onefit.penalties.L1(), alphas=20), Y),
+        "generalized": (onefit.GeneralizedLinearLOO(penalty=L1(), alphas=20), Y),
+        "within bounds": (onefit.GeneralizedLinearLOO(penalty=L2() + Box(lower=0.0), alphas=20), Y),
     }
 
 
 def _strength(model):
     return model.C_ if hasattr(model, "C_") else model.alpha_
+
+
+# --- where paths begin ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("held", [(), (2, 5)], ids=["free", "some at zero"])
+@pytest.mark.parametrize("penalty", [L2(), L1(), ElasticNet()], ids=["ridge", "lasso", "net"])
+def test_bounds_of_a_penalty_begin_where_those_of_an_estimator_do(penalty, held):
+    factors = np.where(np.isin(np.arange(X.shape[1]), held), np.inf, 1.0)
+    inside = penalty.scaled(factors) + Box(lower=0.0)
+    boxed = onefit.GeneralizedLinearLOO(penalty=inside, alphas=12).fit(X, Y)
+    model = onefit.GeneralizedLinearLOO(penalty=penalty, alphas=12, penalty_factors=factors, positive=True)
+    of_estimator = model.fit(X, Y)
+    np.testing.assert_allclose(boxed.alphas_, of_estimator.alphas_, rtol=1e-9)
+    assert boxed.alpha_ == pytest.approx(of_estimator.alpha_, rel=1e-9)
+    assert boxed.loo_.value == pytest.approx(of_estimator.loo_.value, rel=1e-9)
+    free = np.isfinite(factors)
+    fewer = clone(model).set_params(alphas=[boxed.alpha_], penalty_factors=None).fit(X[:, free], Y)
+    np.testing.assert_allclose(boxed.coef_[free], fewer.coef_, atol=1e-6)
+    assert not boxed.coef_[~free].any()
+    assert boxed.loo_.value == pytest.approx(fewer.loo_.value, rel=1e-6)
+    centred = X - X.mean(axis=0)
+    l1 = float(penalty.strengths(())[0])
+    high = np.max(centred.T[free] @ Y) / l1 if l1 else 10.0 * np.sum(centred**2)
+    assert np.isclose(boxed.alphas_, high, rtol=1e-6).any()
 
 
 # --- when strengths are added ---------------------------------------------------------------------------

@@ -305,7 +305,7 @@ def _grid(model: SelfTuned, solver: CurvedSolver, unit: SeparablePenalty, scale:
     squares = summary.squares + (0.0 if model.fit_intercept else summary.weight * summary.means**2)
     target = np.array([summary.response if model._mean_scaled else 0.0])
     curvature = float(loss.hessian(target, np.array([start]))[0]) * squares / scale
-    if not unit.has_kinks(curvature.shape):
+    if not unit.has_growing_kinks(curvature.shape):
         return model._grid_between(lambda: decades(float(curvature.sum())))
     null, ridge = _null(solver, start, unit) / scale, unit.ridge(curvature.shape)
     return model._grid_between(lambda: ends_of_kinked(null, model.eps, curvature, ridge), lambda: null)

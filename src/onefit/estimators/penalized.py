@@ -140,7 +140,7 @@ class Penalized(LinearModel):
         """Strengths that were given, or so many between ends from the data."""
         problem = self._problem(sample, 1.0, ratio)
         shape = problem.coef_shape
-        if not self._unit_penalty(ratio).has_kinks(shape):
+        if not self._unit_penalty(ratio).has_growing_kinks(shape):
             total = float(problem.weights.sum()) if problem.mean_scaled else 1.0
             start = Fit.at_start(problem)
             grid = self._grid_between(lambda: decades(float(curvature_of_columns(start).sum()) / total))

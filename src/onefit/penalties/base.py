@@ -78,6 +78,10 @@ class Penalty(Parametrised, ABC):
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         """Whether it has kinks, which make an active pattern, on coefficients of this shape."""
 
+    def has_growing_kinks(self, shape: tuple[int, ...]) -> bool:
+        """Whether it has kinks that grow with its strength, as those of bounds do not."""
+        return self.has_kinks(shape)
+
     @abstractmethod
     def has_free_directions(self, shape: tuple[int, ...]) -> bool:
         """Whether some direction has no penalty at all, so that a few rows may leave it undetermined."""

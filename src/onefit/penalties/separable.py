@@ -48,6 +48,10 @@ class SeparablePenalty(Polyhedral, Coordinatewise):
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         return bool(np.any(self.strengths(shape)[0]))
 
+    def has_growing_kinks(self, shape: tuple[int, ...]) -> bool:
+        l1, l2 = self.strengths(shape)
+        return bool(np.any((l1 > 0) & np.isfinite(l1) & np.isfinite(l2)))
+
     def has_free_directions(self, shape: tuple[int, ...]) -> bool:
         l1, l2 = self.strengths(shape)
         return bool(np.any((l1 == 0) & (l2 == 0)))
@@ -327,6 +331,9 @@ class Box(Polyhedral, Coordinatewise):
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         lower, upper = self.bounds(shape)
         return bool(np.any(np.isfinite(lower) | np.isfinite(upper)) or np.any(self.l1))
+
+    def has_growing_kinks(self, shape: tuple[int, ...]) -> bool:
+        return bool(np.any((np.asarray(self.l1) > 0) & np.isfinite(self.l1)))
 
     def has_free_directions(self, shape: tuple[int, ...]) -> bool:
         lower, upper = self.bounds(shape)

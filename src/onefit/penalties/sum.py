@@ -92,6 +92,9 @@ class Sum(Penalty):
     def has_kinks(self, shape: tuple[int, ...]) -> bool:
         return self.rest.has_kinks(shape)
 
+    def has_growing_kinks(self, shape: tuple[int, ...]) -> bool:
+        return self.rest.has_growing_kinks(shape)
+
     def has_free_directions(self, shape: tuple[int, ...]) -> bool:
         return self.quadratic.has_free_directions(shape) and self.rest.has_free_directions(shape)
 
@@ -136,8 +139,22 @@ def _of_two(one: Penalty, other: Penalty) -> Penalty:
 def _bounded(penalty: SeparablePenalty, box: Box) -> Penalty:
     shape = max(penalty.shape_of_strengths, np.shape(box.l1), key=len)
     l1, l2 = penalty.strengths(shape)
-    within = replace(box, l1=l1 + broadcast(box.l1, shape))
+    l1 = l1 + broadcast(box.l1, shape)
+    held = np.isinf(l1) | np.isinf(l2)
+    l1, l2 = np.where(held, 0.0, l1), np.where(held, 0.0, l2)
+    within = replace(_held_at_zero(box, held) if held.any() else box, l1=l1)
     return Sum(L2(l2), within) if np.any(l2) else within
+
+
+def _held_at_zero(box: Box, held: Mask) -> Box:
+    """The box where some coefficients are zero, as an infinite strength has them."""
+    shape = max(held.shape, np.shape(box.lower), np.shape(box.upper), key=len)
+    (lower, upper), held = box.bounds(shape), broadcast(held, shape) > 0
+    return replace(
+        box,
+        lower=np.where(held, np.maximum(lower, 0.0), lower),
+        upper=np.where(held, np.minimum(upper, 0.0), upper),
+    )
 
 
 def _fold(one: SeparablePenalty, other: SeparablePenalty) -> Strengths:

@@ -26,7 +26,7 @@ def null_strength(problem: Problem) -> float:
     Parameters
     ----------
     problem : Problem
-        Whose penalty has kinks.
+        Whose penalty has kinks that grow with the factor.
 
     Notes
     -----

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -61,6 +62,16 @@ def test_bounds_of_a_penalty_begin_where_those_of_an_estimator_do(penalty, held)
     l1 = float(penalty.strengths(())[0])
     high = np.max(centred.T[free] @ Y) / l1 if l1 else 10.0 * np.sum(centred**2)
     assert np.isclose(boxed.alphas_, high, rtol=1e-6).any()
+
+
+def test_ridge_strengths_of_columns_are_penalty_factors():
+    factors = np.linspace(0.5, 2.0, X.shape[1])
+    found = onefit.GeneralizedLinearLOO(penalty=L2(factors), alphas=12).fit(X, Y)
+    factored = onefit.GeneralizedLinearLOO(penalty=L2(), alphas=12, penalty_factors=factors).fit(X, Y)
+    np.testing.assert_allclose(found.alphas_, factored.alphas_, rtol=1e-9)
+    assert found.loo_.value == pytest.approx(factored.loo_.value, rel=1e-9)
+    refits = cross_val_predict(clone(found).set_params(alphas=[found.alpha_]), X, Y, cv=LeaveOneOut())
+    np.testing.assert_allclose(found.loo_.predictions, refits, rtol=1e-6)
 
 
 # --- when strengths are added ---------------------------------------------------------------------------

@@ -134,7 +134,8 @@ class Penalized(LinearModel):
     def _is_ridge(self, ratio: float) -> bool:
         """Whether the penalty is α ‖β‖² with one α for all columns."""
         alike = self.penalty_factors is None and self.bounds is None and not self.positive
-        return alike and self._unit_penalty(ratio) == L2(1.0)
+        unit = self._unit_penalty(ratio)
+        return alike and isinstance(unit, L2) and np.ndim(unit.alpha) == 0 and unit.alpha == 1.0
 
     def _grid(self, sample: Sample, ratio: float) -> Grid:
         """Strengths that were given, or so many between ends from the data."""

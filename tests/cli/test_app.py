@@ -130,7 +130,9 @@ class TestTune:
         assert "binary (as asked), 80 rows" in out
         assert f"sold is 'None' in {(frame['sold'] == 'None').sum()} rows: taken as a label" in out
         assert run(["loo", str(tmp_path / "model.skops"), str(house), "--target", "sold"]) == 0
-        assert f"{pd.read_csv(tmp_path / 'predictions.csv')['loss'].mean():.6g}" in capsys.readouterr().out
+        again = capsys.readouterr().out
+        assert f"{pd.read_csv(tmp_path / 'predictions.csv')['loss'].mean():.6g}" in again
+        assert "note: sold is 'None' in" in again
 
     def test_large_numbers_have_exponents(self, house, capsys):
         frame = pd.read_csv(house)

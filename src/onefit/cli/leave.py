@@ -37,6 +37,8 @@ def loo_file(
             frame = features_of(pipeline, table.features)
             groups = None if table.groups is None else table.groups.to_numpy()
             est = loo(pipeline, frame, table.y, table.weights, groups, exact=exact, audit=audit, rng=0)
+        for note in source.notes:
+            say(f"note: {note}")
         if table.groups is not None:
             say(f"each of the {table.groups.nunique()} {table.groups.name} left out with all its rows")
         say(est)

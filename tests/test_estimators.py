@@ -24,7 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import onefit
 from builders import slow_where
-from onefit import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+from onefit import ElasticNetLOO, GeneralizedLinearLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO, penalties
 from onefit.leave_out.step import one_step
 from onefit.risk.means import mean_and_error
 
@@ -403,6 +403,41 @@ def test_rows_without_weight_do_not_count(diabetes):
     np.testing.assert_allclose(whole.paired_error_path_, kept.paired_error_path_, rtol=1e-8, atol=1e-12)
     np.testing.assert_array_equal(whole.confidence_set_, kept.confidence_set_)
     assert whole.corrected_risk_ == pytest.approx(kept.corrected_risk_, rel=1e-8)
+
+
+GROUPS = [[0, 1], [2, 3, 4], [5]]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RidgeLOO(),
+        LogisticLOO(),
+        LogisticLOO(l1_ratio=1.0),
+        PoissonLOO(),
+        GeneralizedLinearLOO(penalty=penalties.GroupLasso(GROUPS), selection="min", alphas=12),
+        GeneralizedLinearLOO("quantile", penalties.L1(), alphas=[10.0, 3.0, 1.0]),
+    ],
+    ids=["ridge", "logistic", "logistic l1", "poisson", "group lasso", "quantile l1"],
+)
+def test_rows_without_weight_change_neither_path_nor_choice(model):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 6))
+    y = X @ rng.normal(size=6) * 0.4 + rng.normal(size=80)
+    y = y > 0 if isinstance(model, LogisticLOO) else np.round(np.exp(y))
+    held = np.sort(rng.permutation(80)[:20])
+    weights = np.zeros(80)
+    weights[held] = rng.uniform(0.5, 2.0, 20)
+    whole = clone(model).fit(X, y, weights)
+    kept = clone(model).fit(X[held], y[held], weights[held])
+    for name in ("coef_", "risk_path_", "std_error_path_", "paired_error_path_", "guarantee_path_"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(kept, name))
+    np.testing.assert_array_equal(whole.loo_.losses[held], kept.loo_.losses)
+    assert whole.loo_.value == pytest.approx(kept.loo_.value, rel=1e-12)
+    assert whole.loo_.guarantee == kept.loo_.guarantee
+    assert len(whole.loo_.predictions) == 80  # without a row of no weight the fit stays
+    idle, known = weights == 0, whole.loo_.decision
+    np.testing.assert_allclose(known[idle], X[idle] @ whole.coef_.ravel() + whole.intercept_, atol=1e-8)
 
 
 @pytest.mark.parametrize("model", SEVERAL, ids=lambda model: type(model).__name__)

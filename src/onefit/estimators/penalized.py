@@ -18,6 +18,8 @@ from onefit._linalg import FewerColumns
 from onefit._typing import Array, Design, Index
 from onefit.estimators.linear_model import LinearModel, check_determined, takes_middle
 from onefit.fit import Fit
+from onefit.leave_out import LeftOut
+from onefit.leave_out.idle_rows import among_idle_rows
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.vertex import copies
 from onefit.losses import CoupledLoss, Loss, Offset, Squared
@@ -262,6 +264,8 @@ class Sample:
         Group of each row, where groups leave together.
     labels : array or None
         Of the rows, where X or y had them.
+    everyone : Sample or None
+        These and rows without weight, where such were left aside.
     """
 
     X: Design
@@ -273,6 +277,39 @@ class Sample:
     sets: Folds | None = None
     clusters: Index | None = None
     labels: Any | None = None
+    everyone: Sample | None = None
+
+    @property
+    def held(self) -> Sample:
+        """The rows with weight: others say nothing, and would be drawn and waited for.
+
+        Where sets leave, rows without weight stay: they have predictions of their own.
+        """
+        rows = np.flatnonzero(self.weights > 0)
+        if self.sets is not None or len(rows) == len(self.weights):
+            return self
+        X, offset = _linalg.some_rows(self.X, rows), None if self.offset is None else self.offset[rows]
+        y, target, weights = np.asarray(self.y)[rows], self.target[rows], self.weights[rows]
+        return Sample(X, y, target, weights, self.weighted, offset, everyone=self)
+
+    def of_everyone(self, left_out: LeftOut) -> tuple[Sample, LeftOut]:
+        """All rows, and what is known of them from those with weight."""
+        if self.everyone is None:
+            return self, left_out
+        whole, few = self.everyone, left_out.fit.problem
+        rows, balance = np.flatnonzero(whole.weights > 0), few.balance
+        weights = np.zeros(len(whole.weights))
+        weights[rows] = few.weights
+        problem = replace(
+            few,
+            X=whole.X,
+            y=whole.response,
+            weights=weights,
+            balance=None if balance is None else Balance(whole.target.astype(np.intp), whole.weights),
+            moments=None,
+            inner=whole.inner,
+        )
+        return whole, among_idle_rows(left_out, problem, rows)
 
     @cached_property
     def inner(self) -> InnerProducts:

@@ -167,7 +167,7 @@ class SelfTuned(Penalized):
             with self._jobs():
                 self._tune_source(source, groups, offset)
             return self
-        sample = self._sample(X, y, sample_weight, groups, offset)
+        sample = self._sample(X, y, sample_weight, groups, offset).held
         judgement = self._judgement(sample)
         if self._goes_in_blocks(sample, judgement):
             with self._jobs(), _linalg.one_thread(), suppress(SolverError):
@@ -399,6 +399,7 @@ class SelfTuned(Penalized):
 
     def _judge(self, sample: Sample, left_out: LeftOut) -> None:
         """Set ``loo_``, and warn when it should not be trusted."""
+        sample, left_out = sample.of_everyone(left_out)
         metric = self._metric()
         own = metric if sample.offset is None else WithOffset(metric)
         found = estimate(

@@ -154,6 +154,22 @@ def test_leave_one_out_of_a_lasso_is_that_of_its_refits():
     assert len(judged.parts) > 1  # rows whose pattern changes have parts of their own
 
 
+def test_rows_without_weight_are_not_drawn():
+    X, y = _sample(n=60)
+    held = np.sort(np.random.default_rng(2).permutation(60)[:25])
+    weights = np.zeros(60)
+    weights[held] = 1.0
+    whole = Problem(Squared(), L1(2.0), X, y, weights)
+    few = Problem(Squared(), L1(2.0), X[held], y[held], weights[held])
+    judge = LeaveOneOutJudge(SquaredError(), y, weights / 25)
+    alone = LeaveOneOutJudge(SquaredError(), y[held], weights[held] / 25)
+    value, expected = (
+        own.of_some(10).judge(problem, [], gradient=False).value
+        for own, problem in ((judge, whole), (alone, few))
+    )
+    assert value == pytest.approx(expected, rel=1e-9)
+
+
 def test_single_rows_average_to_the_gradient_of_all():
     """Algorithm 2 of the 2017 paper is unbiased for its Algorithm 1."""
     X, y = _sample()

@@ -53,6 +53,19 @@ def test_gradient(name, weighted):
         assert gradient[j] == pytest.approx(expected, rel=1e-5, abs=1e-9)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_responses_of_rows_without_weight_stay_where_they_are(name):
+    estimator, bounds, y = MODELS[name]
+    weights, values = np.where(np.arange(N) % 3 > 0, 2.0, 0.0), []
+    for rows in (np.arange(N), np.flatnonzero(weights)):
+        model = SearchedModel.of(estimator, bounds, X[rows], y[rows], weights[rows])
+        shares = weights[rows] / weights.sum()
+        judge = PermutedJudge.of(Permutation(4, random_state=0), model.reading, shares)
+        objective = RiskObjective(model.space, model.problem_at, judge)
+        values.append(objective.value(objective.space.bounds.mean(axis=0)))
+    assert values[0] == pytest.approx(values[1], rel=1e-8)
+
+
 def test_squared_error_is_the_criterion_of_the_paper():
     """Equation 5, with refits of ridge to the response and to its permutations."""
     objective = _objective("ridge", None)

@@ -162,9 +162,9 @@ def size_for(error: float, expected: Callable[[int], float], fewest: int, most: 
     return int(next((m for m in sizes if REACH * expected(m) <= error), sizes[-1]))
 
 
-def alike(n: int, m: int) -> Array:
-    """Probabilities with which m of n rows are drawn, all alike: (n,)."""
-    return np.full(n, min(m / n, 1.0))
+def alike(weights: Array, rows: Index) -> Array:
+    """Probabilities with which some of the rows with weight were drawn, all alike: (n,)."""
+    return np.where(weights > 0, np.count_nonzero(weights[rows]) / np.count_nonzero(weights), 0.0)
 
 
 def chances(parts: Sequence[Array], weights: Array, m: int) -> Array:

@@ -282,7 +282,7 @@ class Judgement:
         self.near.complete(apart, fit, curvature, parts, least)
         rows = np.concatenate([part for part in parts if not np.isnan(apart[part]).any()])
         covariates = self._of_rows(self._everyone, fit.eta)[:, None]
-        known, chance = self._of_rows(rows, apart[rows]), alike(len(self.order), len(rows))
+        known, chance = self._of_rows(rows, apart[rows]), alike(self.weights, rows)
         verdict = from_sample(known, rows, chance, covariates, self.weights)
         return verdict._replace(error=np.inf, solved=0, seen=len(rows), apart=apart)
 

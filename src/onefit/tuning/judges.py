@@ -209,14 +209,13 @@ class LeaveOneOutJudge(Judge):
 
     def _of_sample(self, fit: Fit, count: int) -> float:
         """The risk by some rows, the same ones for every fit."""
-        order = np.random.default_rng(0).permutation(len(self.weights))
-        rows = order[:count]
+        rows = np.random.default_rng(0).permutation(np.flatnonzero(self.weights > 0))[:count]
         measure = yardstick(self.metric, self.target, self.weights)
         known = self.metric.losses(
             self.target[rows], leave_some_out(begin(fit, None, measure), rows, measure).eta
         )
         inside = self.metric.losses(self.target, fit.eta)[:, None]
-        chance = alike(len(order), len(rows))
+        chance = alike(self.weights, rows)
         return float(self.weights @ from_sample(known, rows, chance, inside, self.weights).losses)
 
     def _slopes(self, left_out: LeftOut) -> Array:
@@ -363,8 +362,10 @@ class PermutedJudge(Judge):
                 "risk=Permutation() is not for class_weight='balanced': permuted rows would keep the weights "
                 "of others; pass sample_weight"
             )
-        n, rng = len(shares), np.random.default_rng(risk.random_state)
-        orders = np.vstack([np.arange(n), draw_permutations(n, risk.n_permutations, rng)])
+        held, rng = np.flatnonzero(shares > 0), np.random.default_rng(risk.random_state)
+        moved = held[draw_permutations(len(held), risk.n_permutations, rng)]
+        orders = np.tile(np.arange(len(shares)), (1 + len(moved), 1))
+        orders[1:, held] = moved  # a response without weight stays where it is
         return cls(reading.metric, reading.target, shares, orders)
 
     def has_gradient(self, problem: Problem) -> bool:

@@ -3,14 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from onefit._linalg import add_gram, mirrored
 from onefit._typing import Array, Index, Mask
 from onefit.numerics import KNOWN, TINY
-from onefit.tuning.contest import IN_REACH, Contest, within_reach
+from onefit.tuning.contest import IN_REACH, Contest, within_reach, without_tail
 from onefit.tuning.selection import Selection, roots_of, smallest
+
+KEPT = 1000  # rows whose losses differ most: a tail that is cut is mostly of a few
+
+
+class FarthestRows(NamedTuple):
+    """Rows with weight whose losses differ most along a path: what it wins or loses most is theirs."""
+
+    differences: Array  # (J, m)
+    weights: Array  # (m,)
+
+    @classmethod
+    def of(cls, differences: Array, weights: Array) -> FarthestRows:
+        """The farthest of some rows."""
+        held = np.flatnonzero(weights)
+        if held.size > KEPT:
+            held = held[np.argpartition(np.ptp(differences, axis=0)[held], -KEPT)[-KEPT:]]
+        return cls(differences[:, held], weights[held])
+
+    def joined(self, other: FarthestRows) -> FarthestRows:
+        """The farthest of these and others."""
+        both = np.hstack([self.differences, other.differences])
+        return FarthestRows.of(both, np.concatenate([self.weights, other.weights]))
+
+
+class _RiseSums(NamedTuple):
+    """Sums of differences to one strength."""
+
+    first: Array  # Σ w d, (J,)
+    second: Array  # Σ w² d, (J,)
+    pairs: Array  # Σ w² d dᵀ, (J, J)
+
+    @classmethod
+    def of(cls, differences: Array, weights: Array) -> _RiseSums:
+        weighted = differences * weights
+        return cls(differences @ weights, weighted @ weights, _pairs(weighted))
+
+    def in_place_of(self, others: _RiseSums, all_rows: _RiseSums) -> _RiseSums:
+        """Those of all rows, where some have these in place of others."""
+        return _RiseSums(*(a - o + s for a, o, s in zip(all_rows, others, self, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +77,8 @@ class LossSums:
         Strengths at which every loss is that of a refit.
     doubtful : (J,) array
         Σ w l of rows that a formula may take for far too much.
+    far : FarthestRows
+        Whose differences contests cut.
     """
 
     count: int
@@ -49,6 +91,7 @@ class LossSums:
     pairs: Array
     exact: Mask
     doubtful: Array
+    far: FarthestRows
 
     @classmethod
     def of(
@@ -90,6 +133,7 @@ class LossSums:
             _pairs(weighted),
             exact,
             doubtful,
+            FarthestRows.of(differences, weights),
         )
 
     def __add__(self, other: LossSums) -> LossSums:
@@ -104,6 +148,7 @@ class LossSums:
             self.pairs + other.pairs,
             self.exact & other.exact,
             self.doubtful + other.doubtful,
+            self.far.joined(other.far),
         )
 
     @property
@@ -128,13 +173,23 @@ class LossSums:
 
     def covariance(self, best: int) -> Array:
         """Covariance of the errors of the differences to the risk at ``best``: (J, J)."""
-        first = self.first - self.first[best]
-        second = self.second - self.second[best]
+        return self._covariance(self._to(best))
+
+    def _to(self, best: int) -> _RiseSums:
         to_best = self.pairs[best]
         pairs = self.pairs - to_best - to_best[:, None] + to_best[best]
-        means = first / self.weight
-        cross = np.outer(means, second)
-        return (pairs - cross - cross.T + self.square_weight * np.outer(means, means)) * self._spread
+        return _RiseSums(self.first - self.first[best], self.second - self.second[best], pairs)
+
+    def _covariance(self, sums: _RiseSums) -> Array:
+        means = sums.first / self.weight
+        cross = np.outer(means, sums.second)
+        return (sums.pairs - cross - cross.T + self.square_weight * np.outer(means, means)) * self._spread
+
+    def _without_tail(self, best: int) -> _RiseSums:
+        """Sums of the differences to the best, as contests cut them, of the rows that are farthest."""
+        weights, apart = self.far.weights, self.far.differences - self.far.differences[best]
+        cut = _RiseSums.of(without_tail(apart.copy()), weights)
+        return cut.in_place_of(_RiseSums.of(apart, weights), self._to(best))
 
     def paired_errors(self, best: int) -> Array:
         """Standard errors of the differences to the risk at ``best``: (J,), 0 there."""
@@ -153,6 +208,7 @@ class LossSums:
             self.pairs[np.ix_(which, which)],
             self.exact[which],
             self.doubtful[which],
+            self.far._replace(differences=self.far.differences[which]),
         )
 
     def within_reach(self) -> Index:
@@ -185,13 +241,14 @@ class LossSums:
         reached, positions = list[Index](), list[Index]()
         for path in np.unique(paths):
             at = np.flatnonzero(paths == path)
-            own = self.of_some(at).within_reach()
-            reached.append(at[own])
-            positions.append(own)
+            positions.append(self.of_some(at).within_reach())
+            reached.append(at[positions[-1]])
         at = np.concatenate(reached)
-        risks = self.risks[at]
-        covariance = self.covariance(int(at[smallest(risks)]))[np.ix_(at, at)]
-        root = roots_of(covariance[None])[0]
+        own = self.of_some(at)
+        best = smallest(own.risks)
+        differences = own._without_tail(best)
+        risks = own.risks[best] + np.maximum(differences.first / self.weight, 0.0)
+        root = roots_of(own._covariance(differences)[None])[0]
         return Contest(np.concatenate(positions), paths[at], risks, root, self.count, selection)
 
 

@@ -133,7 +133,7 @@ def contest(
     best = smallest(risks)
     losses, weights = held(losses, weights)
     losses -= losses[:, [best]]
-    differences = _without_tail(losses.T).T
+    differences = without_tail(losses.T).T
     covariance = covariance_of_means(differences, weights)
     if misses is not None and np.any(misses):  # of samples, for a single path
         covariance = covariance + misses[:, within[0]].T @ misses[:, within[0]]
@@ -147,7 +147,7 @@ def contest(
     )
 
 
-def _without_tail(differences: Array) -> Array:
+def without_tail(differences: Array) -> Array:
     """Differences to the best (..., n), none more than three times as high as the largest gain of a row.
 
     One row that is far out (of a leverage near 1, say) raises the risk of a strength and the error of that
@@ -305,7 +305,7 @@ def _rivals(differences: Array, weights: Array, least: Array, reach: Mask) -> tu
     """
     places = np.flatnonzero(reach.any(axis=0))
     some = slice(places[0], places[-1] + 1)
-    differences, reach = _without_tail(differences[:, some]), reach[:, some]
+    differences, reach = without_tail(differences[:, some]), reach[:, some]
     rises = means(differences, weights)
     covariances = covariances_of_means(differences, weights, rises)
     return (

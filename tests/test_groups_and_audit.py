@@ -221,7 +221,7 @@ def test_an_audit_of_every_row_is_the_mean_loss_of_the_refits(diabetes, model):
     tight = clone(model).set_params(**({} if isinstance(model, QuantileRegressor) else {"tol": 1e-10}))
     predicted = cross_val_predict(tight, X, y, cv=LeaveOneOut())
     metric = {
-        "pinball loss": lambda: mean_pinball_loss(y, predicted, alpha=0.3),
+        "pinball loss at 0.3": lambda: mean_pinball_loss(y, predicted, alpha=0.3),
         "squared error": lambda: mean_squared_error(y, predicted),
         "deviance": lambda: mean_poisson_deviance(y, predicted),
     }[est.loss_name]

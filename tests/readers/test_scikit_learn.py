@@ -191,7 +191,7 @@ def _risk(est, y, predictions, weights):
     """Mean of est's loss at other predictions."""
     if est.loss_name == "log-loss":
         losses = -np.log(predictions[np.arange(len(y)), np.searchsorted(est.classes, y)])
-    elif est.loss_name == "deviance":
+    elif "deviance" in est.loss_name:
         family = est._left_out.fit.problem.loss
         losses = 2 * family.value(y, np.log(predictions) if family.link == "log" else predictions)
     else:

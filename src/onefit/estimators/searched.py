@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
@@ -22,6 +22,7 @@ from sklearn.pipeline import Pipeline
 from onefit._typing import Array
 from onefit.estimators.search_settings import domain_of
 from onefit.exceptions import UnsupportedModelError
+from onefit.metrics import Deviance, PinballLoss
 from onefit.problem import Problem
 from onefit.readers import Reading, has_reading, read
 from onefit.readers.kernels import KernelGram, check_semidefinite
@@ -89,11 +90,34 @@ class SearchedModel:
         own = _without(self.prefix, values)
         if all(name.partition("__")[0] in self._handed_over and "__" in name for name in own):
             return self._with_other(own)
+        return self._read_with(own).fit.problem
+
+    def _read_with(self, own: dict[str, Any]) -> Reading:
+        """What is read of the estimator with other hyperparameters."""
         model = copy.copy(self.fitted)
         nested = {name.partition("__")[0] for name in own if "__" in name}
         model.set_params(**{name: clone(getattr(model, name), safe=False) for name in nested})
         with config_context(assume_finite=True):  # these rows were checked in ``of``
-            return read(model.set_params(**own), self.X, self.y, self.sample_weight).fit.problem
+            return read(model.set_params(**own), self.X, self.y, self.sample_weight)
+
+    def check_yardstick(self) -> None:
+        """Refuse a hyperparameter that changes the loss by which rows are judged.
+
+        Raises
+        ------
+        ValueError
+        """
+        if not isinstance(self.reading.metric, PinballLoss | Deviance):  # all others are of one name
+            return
+        for domain in self.space.domains:
+            if not isinstance(domain, Domain):
+                continue
+            ends = [domain.value(np.full(domain.size, end)) for end in domain.ends]
+            names = [
+                self._read_with(_without(self.prefix, {domain.name: end})).metric.loss_name for end in ends
+            ]
+            if len(set(names)) > 1:
+                raise ValueError(_another_loss(domain.name, names, "give a list of values, and "))
 
     @cached_property
     def _handed_over(self) -> set[str]:
@@ -236,7 +260,7 @@ def judge_grid(
     Raises
     ------
     ValueError
-        If no point has a score that is a number.
+        If no point has a score that is a number, or points are judged by other losses.
     """
     check_names(estimator, grid)
     points, scores, kept = list(ParameterGrid(dict(grid))), list[float](), None
@@ -244,6 +268,8 @@ def judge_grid(
         model = clone(estimator).set_params(**params)
         fit_weighted(model, *sample)
         risk = risk_of(model)
+        if kept is not None and scoring is None:
+            _check_alike(kept[2], risk, params)
         score = -risk.value if scoring is None or isinstance(risk, Criterion) else risk.score(scoring)
         score = float(f"{score:.{DIGITS}g}")
         if np.isfinite(score) and (kept is None or score > scores[kept[0]]):
@@ -254,3 +280,16 @@ def judge_grid(
     if kept is None:
         raise ValueError(f"no point of the grid has a finite score, the first is {scores[0]} at {points[0]}")
     return points, np.array(scores), *kept
+
+
+def _check_alike(one: RiskEstimate | Criterion, other: RiskEstimate | Criterion, params: Any) -> None:
+    names = [getattr(risk, "loss_name", "") for risk in (one, other)]
+    if names[0] != names[1]:
+        raise ValueError(_another_loss(", ".join(params), names, "pass "))
+
+
+def _another_loss(name: str, losses: Sequence[str], do: str) -> str:
+    return (
+        f"{name} changes the loss by which left-out rows are judged, from {losses[0]} to {losses[1]}: "
+        f"risks cannot be compared, so {do}scoring='mae', or another that is the same for all"
+    )

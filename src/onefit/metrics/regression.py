@@ -35,11 +35,13 @@ class SquaredError(OfNumbers, IdentityLink):
 @final
 @dataclass(frozen=True)
 class PinballLoss(OfNumbers, IdentityLink):
-    """Pinball loss of a predicted quantile."""
+    """Pinball loss of a predicted quantile; those of other levels cannot be compared."""
 
     level: float
-    loss_name = "pinball loss"
     has_kinks = True
+
+    def __post_init__(self) -> None:
+        self.__dict__["loss_name"] = f"pinball loss at {self.level:g}"
 
     def losses(self, target: Array, eta: Array) -> Array:
         return np.maximum(self.level * (target - eta), (self.level - 1.0) * (target - eta))
@@ -80,11 +82,15 @@ class LocationError(OfNumbers, LinearMetric):
 @final
 @dataclass(frozen=True)
 class Deviance(OfNumbers, LossMetric):
-    """Unit deviance of the mean of a Tweedie family: twice its loss."""
+    """Unit deviance of the mean of a Tweedie family: twice its loss; those of others cannot be compared."""
 
     family: Tweedie
-    loss_name = "deviance"
     times = 2.0
+
+    def __post_init__(self) -> None:
+        names = {1.0: "deviance", 2.0: "gamma deviance"}
+        power = self.family.power
+        self.__dict__["loss_name"] = names.get(power, f"deviance of power {power:g}")
 
     def predictions(self, eta: Array) -> Array:
         return self.family.mean(eta)

@@ -137,7 +137,8 @@ def rounding_of_gradient(fit: Fit) -> Direction:
     """What rounding leaves of Xᵀ g and Σ g: all that is left beside a penalty far weaker than the rows."""
     moved = _linalg.row_times(np.abs(fit.hessian), 1.0 + np.abs(fit.eta))
     sizes = rounding_of_slack(1.0) * (np.linalg.norm(fit.gradient, axis=0) + np.linalg.norm(moved, axis=0))
-    columns = _linalg.column_lengths(fit.problem.X)
+    X = fit.problem.X  # dual coordinates have the gradients of the rows themselves
+    columns = _linalg.column_lengths(X) if _linalg.has_columns(X) else np.ones(X.shape[1])
     of_columns = np.asarray(np.multiply.outer(columns, sizes)).reshape(fit.coef.shape)
     return Direction(of_columns, np.asarray(np.sqrt(fit.problem.n) * sizes))
 

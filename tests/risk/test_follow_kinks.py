@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from builders import kinked_problem
 from onefit._linalg import RowGram
 from onefit.fit import Fit
-from onefit.leave_out.follow import has_paths
+from onefit.leave_out.follow import Paths, has_paths
 from onefit.leave_out.follow_kinks import leave_out_along_path
 from onefit.leave_out.patterns import pattern_stays
 from onefit.leave_out.refit import judged_at, solution_without, without
@@ -54,6 +54,20 @@ def _check(fit, rows=None, most_unsolved=0.05):
         eta = fit.problem.linear_predictor(ends.coef[:, place], ends.intercept[place])
         np.testing.assert_allclose(eta, refit.eta, atol=size)
     return ends
+
+
+@every
+def test_rows_are_followed_beside_columns_far_from_zero(loss):
+    """A column of years, say: its products have few digits, but less its mean."""
+    problem = _problem(loss)
+    problem = replace(problem, X=problem.X * np.r_[5.0, np.ones(P - 1)] + np.r_[2000.0, np.zeros(P - 1)])
+    fit, rows = _fit(problem), np.flatnonzero(problem.weights)
+    solved = Paths(fit).follow(rows).solved
+    assert len(solved) >= 0.95 * len(rows)
+    for i, end in solved.items():
+        eta = without(fit, i).eta
+        np.testing.assert_allclose(problem.linear_predictor(end.coef, end.intercept), eta, atol=1e-6)
+        assert end.eta == pytest.approx(eta[i], abs=1e-6)
 
 
 @every

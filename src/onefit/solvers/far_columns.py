@@ -29,13 +29,19 @@ def near_zero(start: Fit, minimise: Callable[[Fit], Fit]) -> Fit:
     minimise : callable
         Takes a start, of one output, to a minimum.
     """
-    means = _means_of_far(start.problem)
-    if means is None:
+    own, means = in_columns_near_zero(start)
+    if own is start:
         return minimise(start)
-    problem = start.problem
-    own = replace(problem, X=problem.X - means)
-    found = minimise(_beside(start, own, start.intercept + means @ start.coef))
-    return _beside(found, problem, found.intercept - means @ found.coef)
+    found = minimise(own)
+    return _beside(found, start.problem, found.intercept - means @ found.coef)
+
+
+def in_columns_near_zero(fit: Fit) -> tuple[Fit, Array]:
+    """The same fit in columns near zero, and what was taken off them; itself where none is far."""
+    means, problem = _means_of_far(fit.problem), fit.problem
+    if means is None:
+        return fit, np.zeros(problem.X.shape[1])
+    return _beside(fit, replace(problem, X=problem.X - means), fit.intercept + means @ fit.coef), means
 
 
 def _beside(fit: Fit, problem: Problem, level: Array) -> Fit:

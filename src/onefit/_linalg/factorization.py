@@ -13,6 +13,7 @@ from onefit._linalg.columns import as_columns
 from onefit._typing import Array, Index, Mask
 from onefit.numerics import NOISE
 
+ALONE = 30  # columns from which on systems are solved one by one, by a Cholesky factor each
 SINGULAR = 1e-11  # smallest pivot of a matrix with ones on its diagonal that counts as none
 
 
@@ -245,14 +246,31 @@ def solve_inside(K: Array, right: Array, on: Mask) -> tuple[Array, Mask]:
     diagonal += ~on
     scale = 1.0 / np.sqrt(np.maximum(diagonal, np.finfo(float).tiny))
     inside *= scale[:, :, None] * scale[:, None, :]
-    value, sure = np.full_like(right, np.nan), np.zeros(len(K), dtype=bool)
-    try:
-        pivots = np.einsum("mqq->mq", np.linalg.cholesky(inside))
-        sure = pivots.min(axis=1) ** 2 > SINGULAR
-        value = np.linalg.solve(inside, (scale * right)[..., None])[..., 0] * scale
-    except np.linalg.LinAlgError:  # one of them is singular
-        if len(K) > 1:
-            halves = np.array_split(np.arange(len(K)), 2)
-            parts = [solve_inside(K[half], right[half], on[half]) for half in halves]
-            value, sure = (np.concatenate(both) for both in zip(*parts, strict=True))
+    solve = _solve_alone if K.shape[1] >= ALONE else _solve_together
+    value, sure = solve(inside, scale * right)
+    return scale * value, sure
+
+
+def _solve_alone(systems: Array, rhs: Array) -> tuple[Array, Mask]:
+    """Solutions of large systems, one after the other; and which have no pivot that is none."""
+    value, sure = np.full_like(rhs, np.nan), np.zeros(len(systems), dtype=bool)
+    for k, system in enumerate(systems):
+        L = cholesky(system.T)  # the same, in the order of Fortran
+        if L is not None:
+            value[k], sure[k] = factor_solve(L, rhs[k]), L.diagonal().min() ** 2 > SINGULAR
     return value, sure
+
+
+def _solve_together(systems: Array, rhs: Array) -> tuple[Array, Mask]:
+    """The same of small ones."""
+    try:
+        pivots = np.einsum("mqq->mq", np.linalg.cholesky(systems))
+        value = np.linalg.solve(systems, rhs[..., None])[..., 0]
+        return value, pivots.min(axis=1, initial=1.0) ** 2 > SINGULAR
+    except np.linalg.LinAlgError:  # one of them is singular
+        if len(systems) == 1:
+            return np.full_like(rhs, np.nan), np.zeros(1, dtype=bool)
+        halves = np.array_split(np.arange(len(systems)), 2)
+        parts = [_solve_together(systems[half], rhs[half]) for half in halves]
+        value, sure = (np.concatenate(both) for both in zip(*parts, strict=True))
+        return value, sure

@@ -312,7 +312,8 @@ def test_a_factor_is_dear_where_rows_and_columns_are_many_and_numbers_few():
 )
 def test_rows_of_a_sample_are_as_refits_have_them(loss, penalty):
     problem = _problem(30, 24, penalty, loss=loss)
-    metric = LogLoss(np.array([0, 1])) if isinstance(loss, Logistic) else Deviance(loss)
+    metrics = {Logistic: LogLoss(np.array([0, 1])), Squared: SquaredError(), Poisson: Deviance(Poisson())}
+    metric = metrics[type(loss)]
     judgement = Judgement(metric, problem.y, problem.weights)
     solution = solve(Fit.at_start(problem))
     rows = np.arange(1, 30, 3)

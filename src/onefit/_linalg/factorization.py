@@ -265,12 +265,12 @@ def _solve_together(systems: Array, rhs: Array) -> tuple[Array, Mask]:
     """The same of small ones."""
     try:
         pivots = np.einsum("mqq->mq", np.linalg.cholesky(systems))
-        value = np.linalg.solve(systems, rhs[..., None])[..., 0]
-        return value, pivots.min(axis=1, initial=1.0) ** 2 > SINGULAR
+        value: Array = np.linalg.solve(systems, rhs[..., None])[..., 0].astype(np.float64, copy=False)
+        sure: Mask = np.asarray(pivots.min(axis=1, initial=1.0) ** 2 > SINGULAR)
     except np.linalg.LinAlgError:  # one of them is singular
         if len(systems) == 1:
             return np.full_like(rhs, np.nan), np.zeros(1, dtype=bool)
         halves = np.array_split(np.arange(len(systems)), 2)
         parts = [_solve_together(systems[half], rhs[half]) for half in halves]
         value, sure = (np.concatenate(both) for both in zip(*parts, strict=True))
-        return value, sure
+    return value, sure

@@ -155,18 +155,16 @@ class _Race:
         if not which or (not self._affords(seconds) and all(self._is_judged(j) for j, _ in which)):
             return False
         self.spent += seconds
-        rivals, known = np.flatnonzero(self._near).tolist(), judged(self.verdicts)
-        alike = any(known[j].seen for j in rivals if j in known)
+        alike = any(rival.seen for rival in self._rivals.values())
         for j, count in which:  # rows on their own tell more, where they are not dear
             self._judge(j, count, by_tenths=alike and cost_of_some(self.entrants[j].fit, count) > UNMINDED)
         return True
 
     def _judges_alike(self) -> bool:
         """Judge the best by tenths by all rows, where others near it are: the two miss different things."""
-        n, known = len(self.judgement.order), judged(self.verdicts)
-        rivals = [j for j in np.flatnonzero(self._near).tolist() if j in known]
-        seen = [j for j in rivals if known[j].seen and self.entrants[j].is_sampled]
-        if not seen or all(known[j].seen for j in rivals):
+        n = len(self.judgement.order)
+        seen = [j for j, rival in self._rivals.items() if rival.seen and self.entrants[j].is_sampled]
+        if not seen or self._rivals_are_alike:
             return False
         one = self.entrants[min(seen, key=lambda j: float(self.result.risks[j]))]
         seconds = cost_of_some(one.fit, n)
@@ -208,16 +206,16 @@ class _Race:
         """Take over what all rows say of a strength, unless what is known tells it from others better."""
         known, thorough = self.verdicts[j], self._thorough(j)
         well = KNOWN * float(self.result.std_errors[j])
-        if known is not None and known.seen and self._rivals_are_alike():  # the two miss different things
+        if known is not None and known.seen and self._rivals_are_alike:  # the two miss different things
             return
         if known is None or not known.solved or thorough.error <= max(known.error, well):
             self.verdicts[j] = thorough
             self._choose()
 
+    @property
     def _rivals_are_alike(self) -> bool:
         """Whether all that is near the smallest risk was judged by tenths."""
-        known = judged(self.verdicts)
-        return all(known[j].seen for j in np.flatnonzero(self._near).tolist() if j in known)
+        return all(rival.seen for rival in self._rivals.values())
 
     def _is_as_good(self, j: int) -> bool:
         """Whether a strength can hardly be told from the choice."""
@@ -267,6 +265,12 @@ class _Race:
         """Strengths that can hardly be told from the smallest risk: (J,)."""
         risks = self.result.risks
         return np.asarray(risks <= risks[smallest(risks)] + IN_REACH * self.result.paired_errors)
+
+    @property
+    def _rivals(self) -> dict[int, Verdict]:
+        """What is known of those that were judged."""
+        known = judged(self.verdicts)
+        return {j: known[j] for j in np.flatnonzero(self._near).tolist() if j in known}
 
     def _unbounded_beside(self, j: int) -> list[int]:
         """Those of them where nothing bounds the risk, no row was left out, and some rows tell."""

@@ -45,6 +45,11 @@ def test_balanced_weights_are_those_of_the_rows_that_stay(problem):
         np.testing.assert_array_equal(left.weights[rows], 0.0)
 
 
+def test_no_refits_have_no_balanced_weights():
+    balance = Balance(CLASSES, np.ones(len(CLASSES)))
+    assert balance.growths([]).shape == (int(CLASSES.max()) + 1, 0)
+
+
 def test_a_mean_shrinks_its_penalty(problem):
     for rows in SETS:
         share = problem.weights[rows].sum() / problem.weights.sum()

@@ -59,9 +59,10 @@ class Balance:
 
     def growths(self, removed: Sets | None = None) -> Array:
         """By how much the weights of each class grow in each refit: (c, f)."""
+        count = int(self.classes.max()) + 1
         if removed is None:
-            return np.stack([self.growth(k) for k in range(int(self.classes.max()) + 1)])
-        return np.stack([self.growth_without(rows) for rows in removed], axis=1)
+            return np.stack([self.growth(k) for k in range(count)])
+        return np.reshape([self.growth_without(rows) for rows in removed], (-1, count)).T
 
     def growth_without(self, rows: int | Index) -> Array:
         """By how much the weights of each class grow, relatively, when these rows are not there: (c,).

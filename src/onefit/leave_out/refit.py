@@ -30,7 +30,7 @@ Progress: TypeAlias = Callable[[int, int], None]  # how many are done, of how ma
 # Times as long as columns that come and go once, where the support is as large as the sample: rows go round,
 # hardly below nine tenths of it (60 to 400 rows, 200 to 3000 columns).
 GOING_ROUND, GOING_ROUND_CURVED, NEAR_THE_SAMPLE = 25.0, 7.0, 30.0
-PATTERNS_OF_OUTPUTS = 3.0  # times as long, where outputs are coupled (150 to 1000 rows, 3 to 8 classes)
+PATTERNS_OF_OUTPUTS = 3.0  # times as long alone, where outputs are coupled (150 to 1000 rows, 3 to 8 classes)
 EXCHANGES = 200.0  # calls that a solver makes in which rows or columns change places one by one
 # The same in which rows come onto kinks of the loss and leave them, where a linear program may be begun with;
 # multiplications for each pair of rows of a kernel, and of such a program for each number and row or column
@@ -107,8 +107,6 @@ def _cost_alone(fit: Fit) -> Work:
         one = min(one, by_neighbour, key=lambda work: work.seconds)
     alone = isinstance(fit.problem.penalty, SeparablePenalty)
     exchanging = fit.is_kinked and not alone
-    if fit.is_kinked and fit.problem.is_coupled:  # steps that only find the pattern of each output
-        one = one.times(PATTERNS_OF_OUTPUTS)
     if fit.is_kinked and alone and fit.problem.loss.is_quadratic:  # columns come and go one by one, too
         pivots = cost.pivots_of_a_row(n, k)
         changes = Work(pivots * (4.0 * n * p + 2.0 * k * k), pivots * EXCHANGES)
@@ -171,7 +169,10 @@ def _solve_together(
     fit: Fit, removed: Mapping[int, Index], judged: Mapping[int, Index], starts: Mapping[int, Direction]
 ) -> dict[int, Anew]:
     """Those that are solved all at once, where that is quicker than one by one."""
-    if not removed or not batched.applies(fit) or batched.cost(fit).seconds >= _cost_alone(fit).seconds:
+    if not removed or not batched.applies(fit):
+        return {}
+    steps = PATTERNS_OF_OUTPUTS if fit.is_kinked and fit.problem.is_coupled else 1.0
+    if batched.cost(fit).seconds >= steps * _cost_alone(fit).seconds:
         return {}
     ends = batched.solve_without(fit, list(removed.values()), [starts.get(k) for k in removed])
     return {

@@ -16,7 +16,7 @@ subsets = pytest.mark.parametrize("columns", [None, COLUMNS, np.array([], int)],
 
 @pytest.fixture(params=[64 * P, 2**21], ids=["many blocks", "one block"])
 def block_size(request, monkeypatch):
-    monkeypatch.setattr(design, "BLOCK_SIZE", request.param)
+    monkeypatch.setattr(design, "OF_ROWS", request.param)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_blocks_are_dense_centred_copies(store, dense, columns, centred):
 
 
 def test_small_blocks_are_many(dense, monkeypatch):
-    monkeypatch.setattr(design, "BLOCK_SIZE", 64 * P)
+    monkeypatch.setattr(design, "OF_ROWS", 64 * P)
     sizes = [len(block) for _, block in _linalg.as_columns(dense).blocks(None)]
     assert sizes == [64, 64, 22]
 

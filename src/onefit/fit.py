@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Self
+from functools import cached_property, wraps
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from onefit.losses.composed import straight_part
 from onefit.losses.piecewise import PiecewiseLinear
 from onefit.penalties import Tangent
 from onefit.problem import Problem
+
+T = TypeVar("T")
 
 ON_KINK = 1e-7  # distance from a kink of the loss, relative to 1 + |η|, that is none
 
@@ -182,3 +185,18 @@ class Fit:
     def moved(self, coef: Array, intercept: Array) -> Fit:
         """Return the same problem at other coefficients."""
         return Fit(self.problem, coef, intercept)
+
+
+def once(read: Callable[[Fit], T]) -> Callable[[Fit], T]:
+    """Have what depends on a fit alone told once, and kept with the fit."""
+    name = f"{read.__module__}.{read.__qualname__}"
+
+    @wraps(read)
+    def kept(fit: Fit) -> T:
+        known: dict[str, Any] = fit.__dict__
+        if name not in known:
+            known[name] = read(fit)
+        found: T = known[name]
+        return found
+
+    return kept

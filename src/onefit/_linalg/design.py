@@ -19,6 +19,7 @@ from onefit._linalg.blas import add_gram, product
 from onefit._typing import Array, Index, Mask
 
 BLOCK_SIZE = 2**20  # numbers in a block of rows: 8 MiB
+OF_ROWS = 2**18  # of rows that are scaled, centred or turned as they pass: what a cache holds
 
 
 class Design(ABC):
@@ -128,7 +129,7 @@ class Columns(Design):
         A block is the caller's, who may overwrite it.
         """
         n, p = self.shape
-        size, source = max(64, BLOCK_SIZE // max(p, 1)), self.by_row
+        size, source = max(64, OF_ROWS // max(p, 1)), self.by_row
         for start in range(0, n, size):
             rows = slice(start, min(start + size, n))
             block = _dense(source[rows])

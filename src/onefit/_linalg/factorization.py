@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from onefit._linalg.blas import eigh, mirrored, product
+from onefit._linalg.blas import eigh, mirrored, product, times_upper
 from onefit._linalg.columns import as_columns
 from onefit._typing import Array, Index, Mask
 from onefit.numerics import NOISE
 
 ALONE = 30  # columns from which on systems are solved one by one, by a Cholesky factor each
+REPAID = 2  # rows a column from which on a triangle is inverted rather than solved with
 SINGULAR = 1e-11  # smallest pivot of a matrix with ones on its diagonal that counts as none
 
 
@@ -72,8 +74,13 @@ def inverse_diagonal(L: Array) -> Array:
     """Diagonal of (L Lᵀ)⁻¹."""
     if L.shape[0] == 0:
         return np.empty(0)
-    inverse = _lapack("trtri", L)(L, lower=1)[0]
+    inverse = triangular_inverse(L)
     return np.einsum("ij,ij->j", inverse, inverse)
+
+
+def triangular_inverse(L: Array) -> Array:
+    """L⁻¹ of a lower triangle."""
+    return np.asarray(_lapack("trtri", L)(L, lower=1)[0]) if L.shape[0] else L
 
 
 def half_solve(L: Array, block: Array) -> Array:
@@ -201,19 +208,24 @@ class Factorization:
         """K⁻¹, full."""
         return factor_inverse(self.factor) if self.is_definite else product(self.factor, self.factor.T)
 
+    @cached_property
     def inverse_root(self) -> Array:
         """W with W Wᵀ = K⁻¹, upper triangular where K is definite."""
-        return np.asarray(np.linalg.inv(self.factor).T, np.float64) if self.is_definite else self.factor
+        return triangular_inverse(self.factor).T if self.is_definite else self.factor
 
     def half(self, rows: Array) -> Array:
         """Rows whose inner products are those of ``rows`` in K⁻¹; these may be overwritten."""
         return half_solve(self.factor, rows) if self.is_definite else rows @ self.factor
 
     def row_forms(self, X: Any, means: Array | None) -> Array:
-        """z_iᵀ K⁻¹ z_i for the centred rows z_i = X[i] − means: (n,)."""
-        forms = np.empty(X.shape[0])
+        """z_iᵀ K⁻¹ z_i for the centred rows z_i = X[i] − means: (n,).
+
+        Products with a triangle take a third to two thirds of the time of solving with one, so that an
+        inverse pays from ``REPAID`` rows a column.
+        """
+        forms, repaid = np.empty(X.shape[0]), self.is_definite and X.shape[0] >= REPAID * X.shape[1]
         for rows, block in as_columns(X).blocks(means):
-            half = self.half(block)
+            half = times_upper(block, self.inverse_root) if repaid else self.half(block)
             forms[rows] = np.einsum("ij,ij->i", half, half)
         return forms
 

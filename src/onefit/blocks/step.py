@@ -83,7 +83,7 @@ class StepJudge:
         shrink = 1.0 - 1.0 / count if mean_scaled and np.any(curvature) else 1.0
         K = found.gram[np.ix_(support, support)] + np.diag(shrink * curvature)
         factored = Factorization.of(K)
-        root = factored.inverse_root()
+        root = factored.inverse_root
         gradient = np.asarray(tangent.gradient)[support] * mean_scaled
         shift, means = root @ (root.T @ gradient), found.means[support]
         return cls(

@@ -16,7 +16,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, factor, has_average
-from onefit.fit import Fit
+from onefit.fit import Fit, once
 from onefit.leave_out.chords import MAX_STEPS, FoldProblems, goes_by_coefficients
 from onefit.leave_out.coef_steps import EndsOfSteps, OfFit, Roughly, steps_in_coefficients
 from onefit.solvers import by_column, coordinate_descent, on_pattern
@@ -50,6 +50,7 @@ def is_dear_to_factor(fit: Fit, fits: int) -> bool:
     return Seconds.of(fit).factored > times * fits * _factor_free_cost(fit)
 
 
+@once
 def goes_by_column(fit: Fit) -> bool:
     """Whether ``left_out_roughly`` goes by coordinate descent, which asks for no curvature."""
     return coordinate_descent.is_possible(fit)
@@ -74,6 +75,7 @@ def apart_cost(fit: Fit) -> float:
     return min(_factor_free_cost(fit), takes.by_factor, takes.factored)
 
 
+@once
 def rough_cost(fit: Fit) -> float:
     """Seconds that ``left_out_roughly`` takes for each part, about."""
     if goes_by_column(fit):

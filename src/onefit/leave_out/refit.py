@@ -15,7 +15,7 @@ from onefit._typing import Array, Index
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction
 from onefit.exceptions import SolverError
-from onefit.fit import Fit
+from onefit.fit import Fit, once
 from onefit.leave_out import batched
 from onefit.leave_out.loose import open_faces, with_middle_intercept
 from onefit.leave_out.prove import bound_at, rounding_of_predictors
@@ -84,6 +84,7 @@ def without(fit: Fit, rows: int | Index, *, warm: bool = True) -> Fit:
     return solution_without(fit, rows, warm=warm).fit
 
 
+@once
 def refit_cost(fit: Fit) -> Work:
     """What a refit takes, about."""
     alone, together = _cost_alone(fit), batched.cost(fit) if batched.applies(fit) else None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from onefit._typing import Index
 from onefit.cost import Work, pivots_of_a_row
-from onefit.fit import Fit
+from onefit.fit import Fit, once
 from onefit.leave_out import proximal
 from onefit.leave_out.chords import chord_cost
 from onefit.leave_out.follow import cost_of_a_row, has_paths, paths_share
@@ -71,6 +71,7 @@ def ways(fit: Fit, sets: Folds | None = None, by_products: Work | None = None) -
     return [*(one for one in found if one[0].seconds < anew.seconds), (anew, Way.ANEW)]
 
 
+@once
 def usual_way(fit: Fit) -> tuple[Work, Way]:
     """The way that a row takes first, and what the row takes with what follows.
 

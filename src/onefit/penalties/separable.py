@@ -213,11 +213,11 @@ class ElasticNet(SeparablePenalty):
         check_share("l1_ratio", self.l1_ratio)
 
     def strengths(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
-        alpha = broadcast(self.alpha, shape)
+        alpha = np.asarray(self.alpha, dtype=np.float64)
         fixed = np.isinf(alpha)  # 0 · ∞ is not a strength
         finite = np.where(fixed, 0.0, alpha)
         l2 = np.where(fixed, np.inf, finite * (1.0 - self.l1_ratio))
-        return finite * self.l1_ratio, l2
+        return broadcast(finite * self.l1_ratio, shape), broadcast(l2, shape)
 
 
 @dataclass(frozen=True)

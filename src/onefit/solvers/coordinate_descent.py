@@ -23,7 +23,7 @@ from onefit import _linalg, cost
 from onefit._linalg.design import Columns
 from onefit._typing import Array, Index
 from onefit.cost import Work
-from onefit.fit import Fit
+from onefit.fit import Fit, once
 from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.line_search import ROUNDING, toward
@@ -180,6 +180,7 @@ def _response(fit: Fit, d: Array) -> Array:
     return np.asarray(fit.eta - fit.gradient / d - (0.0 if fit.problem.intercept else fit.intercept))
 
 
+@once
 def gap(fit: Fit) -> float:
     """Duality gap of the problem's quadratic model in a fit: by how much the objective may fall, about.
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 import scipy.sparse as sp
 
-from onefit._linalg.blas import mirrored, product
+from onefit._linalg.blas import less_outer_products, mirrored, product
 from onefit._linalg.design import Columns, Design
 from onefit._typing import Array, Index, Mask, Sparse
 
@@ -154,11 +154,10 @@ class SparseColumns(Columns):
         if self.is_nearly_full:
             doubles = SparseColumns(self.X.astype(np.float64, copy=False))  # blocks have the dtype of X
             return super(SparseColumns, doubles).weighted_gram(means, d)
-        gram = np.asarray((self.X.T @ sp.diags_array(d) @ self.X).toarray(), order="F")
-        if means is not None:
-            cross = np.outer(means, self.transposed_times(d))
-            gram += d.sum() * np.outer(means, means) - cross - cross.T
-        return gram
+        gram = np.asarray((self.X.T @ sp.diags_array(d) @ self.X).toarray().T)  # in the order of Fortran
+        if means is None or not means.size:
+            return gram
+        return less_outer_products(gram, means, self.transposed_times(d) - 0.5 * d.sum() * means)
 
     def with_column(self, value: float) -> Sparse:
         own, n = self.by_column(), self.X.shape[0]

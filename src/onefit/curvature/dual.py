@@ -150,7 +150,8 @@ class Dual(OfColumns):
         """The factor of M, if it has one in this precision, and its largest diagonal element."""
         M = self._rows.weighted() if precision is np.float64 else self._rows.weighted_in_single()
         M[np.diag_indices_from(M)] += 1.0
-        return _linalg.cholesky(M), float(M.diagonal().max(initial=1.0))
+        largest = float(M.diagonal().max(initial=1.0))
+        return _linalg.cholesky(M, in_place=True), largest
 
     @cached_property
     def _cholesky(self) -> Array:

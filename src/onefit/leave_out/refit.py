@@ -106,6 +106,8 @@ def _cost_alone(fit: Fit) -> Work:
     if on_pattern.pays(fit):  # and one factor, where it ends
         by_neighbour = on_pattern.cost_of_steps(fit).plus(cost.newton_step(n, p, k, fit.problem.n_coupled))
         one = min(one, by_neighbour, key=lambda work: work.seconds)
+    if fit.is_kinked and fit.problem.is_coupled:
+        one = one.times(PATTERNS_OF_OUTPUTS)
     alone = isinstance(fit.problem.penalty, SeparablePenalty)
     exchanging = fit.is_kinked and not alone
     if fit.is_kinked and alone and fit.problem.loss.is_quadratic:  # columns come and go one by one, too
@@ -172,8 +174,7 @@ def _solve_together(
     """Those that are solved all at once, where that is quicker than one by one."""
     if not removed or not batched.applies(fit):
         return {}
-    steps = PATTERNS_OF_OUTPUTS if fit.is_kinked and fit.problem.is_coupled else 1.0
-    if batched.cost(fit).seconds >= steps * _cost_alone(fit).seconds:
+    if batched.cost(fit).seconds >= _cost_alone(fit).seconds:
         return {}
     ends = batched.solve_without(fit, list(removed.values()), [starts.get(k) for k in removed])
     return {

@@ -27,6 +27,7 @@ TRIED = 3  # rows that tell what others take
 BESIDE = 4.0  # products with K, about as long as which the rest of a row's steps takes
 SHARE = 0.25  # of the rows, that tell the mean of the others where no step of theirs is known
 LITTLE = 0.01  # of the way of a row's predictors that may be left, where columns move one at a time
+TO_LITTLE = 3.0  # times as long as a tenth, of which more is left (150 to 5000 rows, 3 to 10 classes)
 PROBES = 16  # that tell leverages
 LOOSELY = 0.03  # error of what they are multiplied by, relative
 
@@ -75,13 +76,15 @@ class RowsAlone:
     @property
     def seconds(self) -> float:
         """What tenths and a sample of rows take, about."""
-        return (PARTS + (self.many if self.fit.is_kinked else PROBES + FIRST)) * self.seconds_each
+        if self.fit.is_kinked:
+            return PARTS * rough_cost(self.fit) + self.many * self.seconds_each
+        return (PARTS + PROBES + FIRST) * self.seconds_each
 
     @property
     def seconds_each(self) -> float:
         """What a row takes, about: as those before it."""
         if self.fit.is_kinked:
-            return rough_cost(self.fit)
+            return TO_LITTLE * rough_cost(self.fit)
         products = self._products / len(self.solved) if self.solved else 0.0
         return (BESIDE + products) * Seconds.of(self.fit).product
 

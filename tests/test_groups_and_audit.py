@@ -28,6 +28,7 @@ from sklearn.model_selection import (
     KFold,
     LeaveOneGroupOut,
     LeaveOneOut,
+    RepeatedKFold,
     ShuffleSplit,
     TimeSeriesSplit,
     cross_val_predict,
@@ -388,3 +389,18 @@ def test_a_search_is_told_to_hand_over_what_it_chose(diabetes):
     search = GridSearchCV(Ridge(), {"alpha": [1.0, 10.0]}).fit(X, y)
     with pytest.raises(onefit.UnsupportedModelError, match="best_estimator_"):
         onefit.loo(search, X, y)
+
+
+@pytest.mark.parametrize("leaving", ["groups", "time", "often"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_paths_are_judged_by_groups_and_cuts(classes, leaving):
+    """What a path ends by is of what counts as one, of which there are fewer than rows, or more."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 8))
+    y = np.digitize(X[:, 0] - X[:, 1] + rng.normal(size=60), [0.0] if classes == 2 else [-0.7, 0.7])
+    cv = {"time": TimeSeriesSplit(4), "often": RepeatedKFold(n_splits=5, n_repeats=2, random_state=0)}
+    groups = rng.integers(0, 9, 60) if leaving == "groups" else None
+    model = onefit.LogisticLOO(cv=cv.get(leaving)).fit(X, y, groups=groups)
+    same = LogisticRegression(C=model.C_, tol=1e-12, max_iter=10_000).fit(X, y)
+    est = onefit.loo(same, X, y, groups=cv.get(leaving, groups), exact=True)
+    assert model.loo_.value == pytest.approx(est.value, rel=1e-3)

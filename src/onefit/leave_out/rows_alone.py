@@ -20,6 +20,7 @@ from onefit.leave_out.factor_free import PARTS, fit_of_others, goes_by_column, n
 from onefit.leave_out.parts import FIRST
 from onefit.leave_out.refit import refit_cost
 from onefit.leave_out.result import SolvedWithout
+from onefit.solvers import coordinate_descent
 from onefit.solvers.truncated import ROUGH, Seconds, answered, approach, by_diagonal
 
 MARGIN = 1.2  # for an error that is known roughly
@@ -27,7 +28,6 @@ TRIED = 3  # rows that tell what others take
 BESIDE = 4.0  # products with K, about as long as which the rest of a row's steps takes
 SHARE = 0.25  # of the rows, that tell the mean of the others where no step of theirs is known
 LITTLE = 0.01  # of the way of a row's predictors that may be left, where columns move one at a time
-TO_LITTLE = 3.0  # times as long as a tenth, of which more is left (150 to 5000 rows, 3 to 10 classes)
 PROBES = 16  # that tell leverages
 LOOSELY = 0.03  # error of what they are multiplied by, relative
 
@@ -84,7 +84,7 @@ class RowsAlone:
     def seconds_each(self) -> float:
         """What a row takes, about: as those before it."""
         if self.fit.is_kinked:
-            return TO_LITTLE * rough_cost(self.fit)
+            return coordinate_descent.work(self.fit, self.fit.tangent.size, closely=True).seconds
         products = self._products / len(self.solved) if self.solved else 0.0
         return (BESIDE + products) * Seconds.of(self.fit).product
 

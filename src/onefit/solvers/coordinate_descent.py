@@ -34,9 +34,9 @@ from onefit.solvers.sweeps import gap_of_net, swept
 MOST_STEPS = 20
 STEPS, SWEEPS = 5.0, 20.0  # usual steps, and sweeps over the columns in each
 IN_A_SWEEPER = 3e3  # calls around each, several times as many as there are: what stands against it tells more
-# The same of one of several outputs that are coupled, and how often each of them moves while the others stay
-# (150 to 5000 rows, 20 to 200 columns, 3 to 10 classes).
-OF_ONE, TURNS = 5e2, 9.0
+# The same of one of several outputs that are coupled, how often each of them moves while the others stay, and
+# times as often to an optimum (150 to 5000 rows, 20 to 200 columns, 3 to 10 classes; a third to three times).
+OF_ONE, TURNS, CLOSELY = 5e2, 20.0, 1.5
 NEWTON_STEPS = 10.0  # that find a pattern and end there, about
 FIRST, LAST, SHARPER = 1e-2, 1e-5, 0.1  # error of the steps, relative: each a tenth of the last
 SHARPEST = 1e-14  # the same, as long as a gap asks for it
@@ -72,18 +72,19 @@ def applies(start: Fit) -> bool:
         return False
     k = sum(map(len, _open(start)))
     step = cost.newton_step(problem.n, 0, k, problem.n_coupled)
-    return work(start, k).seconds < step.times(NEWTON_STEPS).seconds
+    return work(start, k, closely=True).seconds < step.times(NEWTON_STEPS).seconds
 
 
-def work(fit: Fit, k: int) -> Work:
-    """What it takes to go near an optimum of so many coefficients, about."""
+def work(fit: Fit, k: int, *, closely: bool = False) -> Work:
+    """What it takes to go near an optimum of so many coefficients, or closely, about."""
     X = _linalg.as_columns(fit.problem.X)
     stored, outputs = float(X.n_stored) / X.shape[1], fit.problem.n_coupled
     if outputs == 1:
         return Work(2.0 * stored * k * SWEEPS, IN_A_SWEEPER).times(STEPS)
     own = k / outputs  # one moves at a time
     products = 8.0 * X.n_stored + 0.5 * stored * own**2 + SWEEPS * own**2
-    return Work(products, OF_ONE, 3.0 * fit.problem.n * outputs).times(TURNS * outputs)
+    turns = TURNS * (CLOSELY if closely else 1.0)
+    return Work(products, OF_ONE, 3.0 * fit.problem.n * outputs).times(turns * outputs)
 
 
 def _has_pattern(fit: Fit, l1: Array, l2: Array) -> bool:

@@ -126,6 +126,10 @@ class Judgement:
         """Loss of what counts as one, a row or a group: (u,)."""
         return self.losses_of(left_out.rows, left_out.eta)
 
+    def losses_in(self, fit: Fit) -> Array:
+        """The same in a fit with all rows: (u,)."""
+        return self.losses_of(self._rows, fit.eta[self._rows])
+
     def losses_of(self, rows: Index, eta: Array) -> Array:
         """The same, from the left-out predictors of all judged rows."""
         own = self.metric.losses(self.target[rows], eta) if self.score is None else self.score(rows, eta)

@@ -103,11 +103,11 @@ class PathEnd:
 
         Those are as much larger than the gradient's own as left-out losses are than the losses of the fit.
         """
-        fit, yardstick = self.seen.visited[-1], self._judgement.yardstick
+        fit = self.seen.visited[-1]
         if not _linalg.has_columns(fit.problem.X):
             return 0.0
         columns, n = _linalg.as_columns(fit.problem.X), fit.problem.n
-        own = mean_and_error(yardstick.losses(np.arange(n), fit.eta), self.seen.weights)[0]
+        own = mean_and_error(self._judgement.losses_in(fit), self.seen.weights)[0]
         squares = (fit.gradient**2).reshape(n, -1)
         pull = np.abs(fit.loss_gradient).reshape(columns.shape[1], -1)
         means = (

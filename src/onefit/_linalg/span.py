@@ -23,9 +23,12 @@ class FewerColumns(ABC):
     ----------
     X : (n, r) design
         The rows in them.
+    kept : int array or None
+        The columns that they are coefficients of; None where they are those of several.
     """
 
     X: Design
+    kept: Index | None = None
 
     @abstractmethod
     def coefficients(self, own: Array) -> Array:

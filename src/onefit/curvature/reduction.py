@@ -129,13 +129,12 @@ class Reduction:
 
     def _left_out(self, coef: Array) -> Array:
         """The part that has no coordinates: what is common is the same for all outputs to the last digit."""
-        common = (
-            np.zeros_like(coef) if self.kept is None else np.zeros_like(coef) + coef.mean(1, keepdims=True)
-        )
+        level = 0.0 if self.kept is None else coef.mean(axis=1, keepdims=True)
+        common = np.zeros_like(coef) + level
         if self.span is None:
             return common
-        apart = coef - common
-        return common + apart - self.span.coefficients(self.span.coordinates(apart))
+        apart = coef - level
+        return coef - self.span.coefficients(self.span.coordinates(apart))
 
     def matrices(self, own: Array) -> Array:
         """V times matrices (n, o, o) times Vᵀ: (n, c, c)."""

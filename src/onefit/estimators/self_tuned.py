@@ -284,13 +284,12 @@ class SelfTuned(Penalized):
         In the latter the race goes on; what a Gram matrix tells of one output goes on in columns.
         """
         fewer = self._fewer_columns(sample, ratio)
-        X, in_dual = sample.X if fewer is None else fewer.X, self._is_in_dual(sample, ratio)
+        X, kept = (sample.X, None) if fewer is None else (fewer.X, fewer.kept)
+        in_dual = self._is_in_dual(sample, ratio)
 
         def problem_at(strength: float, design: Design = X) -> Problem:
             problem = replace(self._problem(sample, strength, ratio), X=design)
-            if not isinstance(fewer, _linalg.SomeOfThem):
-                return problem
-            return replace(problem, penalty=problem.separable.on_columns(fewer.kept))
+            return problem if kept is None else replace(problem, penalty=problem.separable.on_columns(kept))
 
         result = search_path(
             self._grid(sample, ratio),

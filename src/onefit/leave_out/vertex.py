@@ -71,6 +71,8 @@ def copies(fit: Fit) -> Mask:
     l1, l2 = (part.reshape(p, -1) for part in fit.strengths)
     inside = np.asarray(np.any(fit.coef.reshape(p, -1) != 0, axis=1))
     flat: Mask = np.asarray(np.all((l2 == 0) & (l1 > 0) & np.isfinite(l1), axis=1))
+    if not flat.any():
+        return flat
     probes = np.random.default_rng(0).normal(size=(fit.problem.n, 2))
     if fit.problem.intercept.all():
         probes -= probes.mean(axis=0)

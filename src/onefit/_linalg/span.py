@@ -28,7 +28,7 @@ class FewerColumns(ABC):
     """
 
     X: Design
-    kept: Index | None = None
+    kept: Index | None
 
     @abstractmethod
     def coefficients(self, own: Array) -> Array:
@@ -64,6 +64,7 @@ class RowSpan(FewerColumns):
     """
 
     X: Array
+    kept: None = None
 
     @abstractmethod
     def coordinates(self, coef: Array) -> Array:

@@ -230,3 +230,19 @@ def test_units_of_the_response_change_no_left_out_value_of_losses_with_kinks(los
         model = onefit.GeneralizedLinear(loss, onefit.penalties.L2(10.0 / own), fit_intercept=fit_intercept)
         left_out.append(onefit.loo(model.fit(X, own * y), X, own * y, exact=True).decision / own)
     np.testing.assert_allclose(left_out[1], left_out[0], atol=1e-7)
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_column_far_from_zero_changes_nothing_of_several_classes(seed, ratio):
+    """Weak strengths too, where what a gradient is paired with is far smaller than the means."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 5))
+    y = np.digitize(X[:, 0] - X[:, 1] + rng.normal(size=60), [-0.7, 0.7])
+    far = X + np.array([0.0, 1e6, 0.0, 0.0, 0.0])
+    grid = np.logspace(-2, 6, 5)
+    near, other = (
+        onefit.LogisticLOO(Cs=grid, l1_ratio=ratio, early_stopping=False).fit(table, y) for table in (X, far)
+    )
+    assert near.C_ == other.C_
+    np.testing.assert_allclose(other.risk_path_, near.risk_path_, rtol=1e-3)

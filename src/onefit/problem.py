@@ -314,6 +314,16 @@ class Problem:
         R = self.loss.self_concordance()
         return 1.0 / R if R else TINY
 
+    @cached_property
+    def centre(self) -> Array | None:
+        """Means of the columns, where every output has an intercept that takes them up: (p,).
+
+        Where a gradient is paired with a step as they are, columns far from zero lose the digits of these.
+        """
+        if not _linalg.has_columns(self.X) or not np.all(self.intercept):
+            return None
+        return _linalg.column_means(self.X, self.weights)
+
     @property
     def separable(self) -> SeparablePenalty:
         """The penalty, where it treats every coefficient on its own.

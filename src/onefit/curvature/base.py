@@ -12,6 +12,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.fit import Fit
+from onefit.problem import Problem
 
 Sums = TypeVar("Sums")
 
@@ -25,11 +26,27 @@ class Direction(NamedTuple):
     coef: Array  # of the shape of the coefficients
     intercept: Array  # of the shape of the intercepts
 
-    def inner(self, X: Design, other: Direction) -> float:
-        """Inner product with a gradient, of which dual coordinates hold only the rows."""
-        return _linalg.as_design(X).pairing(other.coef, self.coef) + float(
-            np.sum(other.intercept * self.intercept)
-        )
+    def inner(self, problem: Problem, gradient: Direction) -> float:
+        """Inner product with a gradient of a problem, of which dual coordinates hold only the rows."""
+        own, other = self.at_centre(problem), gradient.as_gradient_at_centre(problem)
+        levels = float(np.sum(other.intercept * own.intercept))
+        return _linalg.as_design(problem.X).pairing(other.coef, own.coef) + levels
+
+    def at_centre(self, problem: Problem, sign: float = 1.0) -> Direction:
+        """Parameters for columns less their means, or with a ``sign`` of −1 from these: one, or one a fold.
+
+        A gradient paired with a step is else a difference of large numbers where columns lie far from zero,
+        and the small one that it comes to is lost.
+        """
+        if problem.centre is None:
+            return self
+        return self._replace(intercept=self.intercept + sign * np.tensordot(problem.centre, self.coef, 1))
+
+    def as_gradient_at_centre(self, problem: Problem) -> Direction:
+        """Gradients in columns less their means, where intercepts take these up."""
+        if problem.centre is None:
+            return self
+        return self._replace(coef=self.coef - np.multiply.outer(problem.centre, self.intercept))
 
 
 def curved_along(fit: Fit, direction: Direction) -> Direction:

@@ -327,7 +327,10 @@ class CoupledBlock(Borrower[SummedRows]):
         return size * (_linalg.product(self._inverse, own) if by_inverse else self._factored.solve(own))
 
     def solve(self, gradient: Direction) -> Direction:
-        return self.own.direction(self._solve(self.own.gradient(gradient)), gradient)
+        inside = self.own.direction(self._solve(self.own.gradient(gradient)))
+        coef = self.own.outside(gradient.as_gradient_at_centre(self.problem).coef)
+        outside = Direction(coef, np.zeros_like(inside.intercept)).at_centre(self.problem, -1.0)
+        return Direction(inside.coef + outside.coef, inside.intercept + outside.intercept)
 
     def _solve(self, gradient: Direction) -> Direction:
         """The same in the coordinates of K."""

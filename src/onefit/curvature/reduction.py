@@ -118,14 +118,17 @@ class Reduction:
         whole[:, self.kept] = own
         return centred(whole)
 
-    def direction(self, own: Direction, gradient: Direction) -> Direction:
-        """From coordinates to all, and what a gradient is answered by beside them."""
-        level = self.spread(own.intercept[None])[0]
-        coef = self.spread(own.coef if self.span is None else self.span.coefficients(own.coef))
+    def direction(self, own: Direction) -> Direction:
+        """From coordinates to all."""
+        coef = own.coef if self.span is None else self.span.coefficients(own.coef)
+        return Direction(self.spread(coef), self.spread(own.intercept[None])[0])
+
+    def outside(self, gradient: Array) -> Array:
+        """What gradients, in columns less their means, are answered by where there are no coordinates."""
         if not self.is_smaller:
-            return Direction(coef, level)
+            return np.zeros_like(gradient)
         scale = np.divide(1.0, self.beside, out=np.zeros_like(self.beside), where=self.beside > 0)
-        return Direction(coef + _linalg.with_axes(scale, coef) * self._left_out(gradient.coef), level)
+        return _linalg.with_axes(scale, gradient) * self._left_out(gradient)
 
     def _left_out(self, coef: Array) -> Array:
         """The part that has no coordinates: what is common is the same for all outputs to the last digit."""

@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from onefit import _linalg, cost
-from onefit._typing import Array, Design, Index, Mask, Sets
+from onefit._typing import Array, Index, Mask, Sets
 from onefit.cost import Work
 from onefit.curvature import Curvature, Direction, Iterated, Products, factor
 from onefit.curvature.base import IN_CACHE
@@ -331,7 +331,7 @@ class ByProducts:
 class FactoredAnew:
     """The curvature without each fold, factored."""
 
-    X: Design
+    problem: Problem
     curvatures: Sequence[Curvature]
 
     @classmethod
@@ -341,7 +341,7 @@ class FactoredAnew:
             coef, level, eta = (part[..., j] for part in point)
             fit = Fit(problem, coef, level).known(eta=eta)
             curvatures.append(factor(fit, refits.fit.tangent, float(refits.keeps[j])))
-        return cls(refits.fit.problem.X, curvatures)
+        return cls(refits.fit.problem, curvatures)
 
     def solve(self, gradient: Direction) -> Direction:
         each = [
@@ -351,13 +351,15 @@ class FactoredAnew:
         return Direction(*(np.stack(parts, axis=-1) for parts in zip(*each, strict=True)))
 
     def squares(self, gradient: Direction) -> Array:
-        return squares(self.X, gradient, self.solve(gradient))
+        return squares(self.problem, gradient, self.solve(gradient))
 
 
-def squares(X: Design, gradient: Direction, step: Direction) -> Array:
+def squares(problem: Problem, gradient: Direction, step: Direction) -> Array:
     """gᵀ A⁻¹ g of each fold, with the step A⁻¹ g at hand: (f,)."""
+    gradient, step = gradient.as_gradient_at_centre(problem), step.at_centre(problem)
     levels = gradient.intercept * step.intercept
-    return _linalg.pairings(X, gradient.coef, step.coef) + levels.reshape(-1, levels.shape[-1]).sum(axis=0)
+    along = _linalg.pairings(problem.X, gradient.coef, step.coef)
+    return np.asarray(along + levels.reshape(-1, levels.shape[-1]).sum(axis=0))
 
 
 def repeat_steps(refits: FoldProblems, solve: Solve, point: Point, max_steps: int, tol: float = 1.0) -> End:

@@ -230,10 +230,11 @@ class _Unsettled:
         self.mark, self.waited = np.where(fallen, norm, self.mark), np.where(fallen, 0, self.waited + 1)
 
     def go(self, step: Direction, gradient: Direction) -> None:
-        """Go where a step leads together with those before."""
-        flat = _flat(step)
-        self.seen = [*self.seen, ChordStep(_flat(self.at) + flat, flat, -_flat(gradient))][-self.mix :]
-        self.at = _shaped(mixed(self.seen), self.at)
+        """Go where a step leads together with those before, both told in the columns less their means."""
+        problem = self.refits.fit.problem
+        flat, here = _flat(step), _flat(self.at.at_centre(problem))
+        self.seen = [*self.seen, ChordStep(here + flat, flat, -_flat(gradient))][-self.mix :]
+        self.at = _shaped(mixed(self.seen), self.at).at_centre(problem, -1.0)
 
     def take(self, end: EndsOfSteps, own: Mask, length: Array) -> None:
         """Where some of the folds are is the end of their steps so far."""
@@ -317,7 +318,7 @@ def steps_in_coefficients(
     mix : int, default 6
         Steps that are mixed.
     """
-    f = start.coef.shape[-1]
+    f, problem = start.coef.shape[-1], refits.fit.problem
     end = EndsOfSteps(
         start.coef.copy(), start.intercept.copy(), np.full(f, np.inf), np.zeros(f, dtype=bool), []
     )
@@ -328,7 +329,8 @@ def steps_in_coefficients(
         for _ in range(max_steps):
             gradient, travelled = rows.seen(moving.refits, moving.at)
             end.passes.append(len(moving.which))
-            back = moving.without.solve(gradient)
+            back = moving.without.solve(gradient).at_centre(problem)
+            gradient = gradient.as_gradient_at_centre(problem)
             norm = np.sqrt(np.maximum((_flat(gradient) * _flat(back)).sum(axis=0), 0.0))
             nearer = norm < moving.least  # false, too, where it is not finite
             length, small = moving.close.told(norm, travelled)

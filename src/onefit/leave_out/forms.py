@@ -211,7 +211,7 @@ class WithoutFolds:
         step = self.curvature.solve(gradient)
         at = self._moved(step)
         more = np.sum(at * times(self.inner, at), axis=(1, 2))
-        return squares(self.problem.X, gradient, step) + more
+        return squares(self.problem, gradient, step) + more
 
     def _moved(self, direction: Direction) -> Array:
         """What a direction of each fold does to the rows that leave, as vectors of H_GG."""

@@ -218,7 +218,7 @@ def _bound_by_curvature(solution: Solution, gradient: Direction, step: Direction
     served = problem.has_one_output or problem.is_coupled
     if not R or problem.loss.jumps or not served or not K.is_definite or not fit.tangent.support.all():
         return np.full(len(rows), np.inf)
-    forms, norm = K.quadratic_forms(), np.sqrt(max(step.inner(problem.X, gradient), 0.0))
+    forms, norm = K.quadratic_forms(), np.sqrt(max(step.inner(problem, gradient), 0.0))
     off = radius(R, norm, np.zeros(1), np.sqrt(largest_form(fit, forms)), np.ones(1))
     return np.sqrt(widest_form(forms)[rows]) * off
 

@@ -55,7 +55,7 @@ def _off_with_the_fit(fit: Fit, step: Step, slack: Array) -> Array:
 def _left_by_solver(fit: Fit, K: Curvature) -> float:
     """‖r‖ in K⁻¹."""
     gradient = Direction(fit.free_gradient, fit.intercept_gradient)
-    return float(np.sqrt(max(K.roughly.solve(gradient).inner(fit.problem.X, gradient), 0.0)))
+    return float(np.sqrt(max(K.roughly.solve(gradient).inner(fit.problem, gradient), 0.0)))
 
 
 def _left_by_rounding(fit: Fit, forms: Array) -> float:

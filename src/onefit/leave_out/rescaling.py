@@ -78,8 +78,10 @@ class Rescaling:
     @cached_property
     def squares(self) -> Array:
         """Squared norm, in K⁻¹, of what is taken off the gradient of each refit: (f,)."""
-        X, t = self.fit.problem.X, len(self.gradients)
-        products = np.array([b.inner(X, a) for a in self.gradients for b in self.directions]).reshape(t, t)
+        problem, t = self.fit.problem, len(self.gradients)
+        products = np.array([b.inner(problem, a) for a in self.gradients for b in self.directions]).reshape(
+            t, t
+        )
         return np.einsum("tf,ts,sf->f", self.amounts, products, self.amounts)
 
     @cached_property

@@ -14,7 +14,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array
-from onefit.curvature import Curvature, factor
+from onefit.curvature import Curvature, Direction, factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.numerics import EPS, TINY
@@ -171,13 +171,14 @@ def move(fit: Fit, step: PatternStep, small: bool, rounding: float) -> Fit:
 
 
 def _orthant_step(fit: Fit, step: PatternStep, change: Array, length: float = 1.0) -> Fit:
-    """Move, and stop coordinates at zero instead of letting them cross it."""
+    """Move, and stop coefficients of columns less their means at zero instead of letting them cross it."""
     coef = fit.coef + length * step.direction.coef
     crossed = (step.orthant != 0) & (np.sign(coef) == -step.orthant)
-    level = fit.intercept + length * step.direction.intercept
-    if crossed.any():
-        return fit.moved(np.where(crossed, 0.0, coef), level)
-    return fit.moved(coef, level).known(eta=fit.eta + length * change)
+    there = Direction(coef, fit.intercept + length * step.direction.intercept)
+    if not crossed.any():
+        return fit.moved(*there).known(eta=fit.eta + length * change)
+    stopped = there.at_centre(fit.problem)._replace(coef=np.where(crossed, 0.0, coef))
+    return fit.moved(*stopped.at_centre(fit.problem, -1.0))
 
 
 def _line_search(fit: Fit, step: PatternStep, change: Array) -> Fit:

@@ -58,12 +58,12 @@ def newton_step(
         if not wrong.any():
             break
         orthant = np.where(wrong, 0.0, orthant)
-    decrement = -direction.inner(fit.problem.X, gradient)
+    decrement = -direction.inner(fit.problem, gradient)
     if decrement < 0 and -decrement <= _rounding_along(fit, direction):
         decrement = 0.0
     if not 0 <= decrement < np.inf:  # not convex here, or straight: minus the gradient still descends
         direction = Direction(-gradient.coef, -gradient.intercept)
-        decrement = gradient.inner(fit.problem.X, gradient)
+        decrement = gradient.inner(fit.problem, gradient)
     kinked = orthant != 0
     stays = np.sign(fit.coef + direction.coef)[kinked] == orthant[kinked]
     holds = bool(np.all(stays & (fit.coef != 0)[kinked]))

@@ -91,9 +91,9 @@ def _flattened(fit: Fit, step: PatternStep, down: Direction) -> Direction | None
     Of columns that depend on each other one alone may have all that is left of the gradient, and all levels
     of a factor together are a constant: the others, or the intercept, make up for it.
     """
-    X, taken = fit.problem.X, step.curvature.solve(_curved(fit, step, down))
+    problem, taken = fit.problem, step.curvature.solve(_curved(fit, step, down))
     flat = Direction(down.coef - taken.coef, down.intercept - taken.intercept)
-    return flat if -flat.inner(X, step.gradient) >= 0.5 * down.inner(X, down) else None
+    return flat if -flat.inner(problem, step.gradient) >= 0.5 * down.inner(problem, down) else None
 
 
 def _curved(fit: Fit, step: PatternStep, along: Direction) -> Direction:

@@ -208,12 +208,12 @@ def approach(start: Fit, solve: Solve, near: float = NEAR, most: float = np.inf)
             return Approach(fit, False, True, spent)
         gradient = Direction(fit.loss_gradient + fit.tangent.gradient, fit.intercept_gradient)
         roughly = solve(gradient)
-        size = roughly.inner(fit.problem.X, gradient)
+        size = roughly.inner(fit.problem, gradient)
         first = min(first, size)
         loosely = min(ROUGHLY, np.sqrt(max(size, 0.0) / first)) if first > 0 else ROUGHLY
         direction, products = _conjugate(fit, gradient, roughly, solve, loosely, most - spent)
         spent += products
-        decrement = -direction.inner(fit.problem.X, gradient)
+        decrement = -direction.inner(fit.problem, gradient)
         is_last = 0 < decrement <= near**2 * abs(fit.objective)
         small = decrement <= 1e-12 * abs(fit.objective)
         if not decrement > 0 or (small and not is_last and decrement > FALLING * last):
@@ -242,12 +242,12 @@ def _conjugate(
     fit: Fit, gradient: Direction, roughly: Direction, solve: Solve, loosely: float, most: float
 ) -> tuple[Direction, int]:
     """Minus K⁻¹ gradient, to an error of ``loosely`` in the norm of the preconditioner; and the products."""
-    X, times = fit.problem.X, Counted(_products(fit))
-    is_plain = _linalg.has_columns(X)
+    problem, times = fit.problem, Counted(_products(fit))
+    is_plain = _linalg.has_columns(problem.X)
     found, _ = conjugate_gradients_of_one(
         times,
         solve,
-        _paired if is_plain else lambda one, other: np.asarray(one.inner(X, other)),
+        _paired if is_plain else lambda one, other: np.asarray(one.inner(problem, other)),
         gradient,
         roughly,
         loosely,

@@ -399,6 +399,25 @@ def test_the_units_of_the_response_do_not_matter(how, optimizer, units):
     assert scaled.n_iter_ == pytest.approx(plain.n_iter_, abs=2)
 
 
+@pytest.mark.parametrize(
+    "of",
+    [GroupLasso, lambda groups: penalties.SparseGroupLasso(groups, l1_ratio=0.3)],
+    ids=["whole", "sparse"],
+)
+@pytest.mark.parametrize(
+    "lists", [[[0, 1], [2, 3, 4]], ((0, 1), np.array([2, 3, 4]))], ids=["lists", "arrays"]
+)
+def test_groups_of_unequal_size_may_be_lists(of, lists):
+    X, y = _data("labels")
+    bounds = {"penalty__alpha": (1e-2, 1e2)}
+    found, expected = (
+        GradientSearchCV(GeneralizedLinear("logistic", of(groups)), bounds).fit(X, y)
+        for groups in (lists, [0, 0, 1, 1, 1])
+    )
+    assert found.best_params_ == expected.best_params_
+    assert found.best_risk_.value == expected.best_risk_.value
+
+
 def test_ridge_agrees_with_ridge_loo():
     X, y = _data(seed=1)
     search = GradientSearchCV(Ridge(), STRENGTH).fit(X, y)

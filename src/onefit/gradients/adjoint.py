@@ -240,4 +240,7 @@ def same_penalty(one: Penalty, other: Penalty, but: str = "") -> bool:
 
 
 def _equal(one: object, other: object) -> bool:
-    return one is other or (not callable(one) and bool(np.array_equal(np.asarray(one), np.asarray(other))))
+    """Whether two parameters are the same; lists may be of lists of unequal lengths, as groups are."""
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return one is other or (not callable(one) and np.array_equal(np.asarray(one), np.asarray(other)))

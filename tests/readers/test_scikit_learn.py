@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import sklearn
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.kernel_ridge import KernelRidge
@@ -32,11 +32,15 @@ from sklearn.linear_model import (
     TweedieRegressor,
 )
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
-from sklearn.pipeline import make_pipeline
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler, scale
+from sklearn.utils import all_estimators
 
 import onefit
+from onefit.exceptions import UnsupportedModelError
 from onefit.penalties import L2, Box
+from onefit.readers import read
 
 N = 60
 # scikit-learn 1.8 warns of an elastic net without ℓ1 part even where it has converged
@@ -409,6 +413,21 @@ def test_a_pipeline_may_take_text_and_dates():
     inner = pipeline[:-1].transform(table)
     found, wanted = onefit.loo(pipeline, table, y), onefit.loo(Ridge().fit(inner, y), inner, y)
     np.testing.assert_allclose(found.predictions, wanted.predictions)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of new defaults in scikit-learn
+def test_models_that_are_said_to_be_supported_are_read():
+    X, y = DATA["diabetes"]
+    with pytest.raises(UnsupportedModelError) as refusal:
+        onefit.loo(KNeighborsRegressor().fit(X, y), X, y)
+    named = str(refusal.value).partition("supported are ")[2].partition(", and pipelines")[0].split(", ")
+    assert len(named) == len(set(named)) > 20
+    for name, kind in all_estimators():
+        if name not in named or kind is Pipeline:
+            continue
+        target = (y > np.median(y)).astype(int) if issubclass(kind, ClassifierMixin) else y
+        model = kind().fit(X, target)
+        assert read(model, X, target).fit.problem.n == N
 
 
 def test_a_pipeline_is_its_last_step_on_fixed_features():

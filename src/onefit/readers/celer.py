@@ -33,9 +33,10 @@ READINGS = present(
         "GroupLasso": group_lasso,
         "GroupLassoCV": group_lasso,
         "LogisticRegression": _logistic,
-        "MultiTaskLasso": partial(refused, why=TIED_OUTPUTS),
-        "MultiTaskLassoCV": partial(refused, why=TIED_OUTPUTS),
     },
+)
+REFUSALS = present(
+    celer, dict.fromkeys(("MultiTaskLasso", "MultiTaskLassoCV"), partial(refused, why=TIED_OUTPUTS))
 )
 REFERENCES = present(
     celer,

@@ -54,6 +54,7 @@ class Reading:
 
 
 Reader: TypeAlias = Callable[[Any, Any, Any, Any], Reading]  # of a model, X, y and weights or None
+Refusal: TypeAlias = Callable[[Any, Any, Any, Any], NoReturn]  # of the same
 
 
 def refuse(model: Any, parameter: str, why: str) -> NoReturn:

@@ -1,7 +1,8 @@
 """The door through which every library's estimators come in.
 
 A new library is one file with two tables, ``READINGS`` (class to reader) and ``REFERENCES`` (class to the
-unfitted estimator that refits clone), and one line in ``LIBRARIES``.
+unfitted estimator that refits clone), and one line in ``LIBRARIES``.  A third, ``REFUSALS``, has the classes
+that are never read, with functions that say why.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ LIBRARIES = {  # where the estimators of each are read; imported when the first 
     "sortedl1": "onefit.readers.sortedl1",
     "statsmodels": "onefit.readers.statsmodels",
 }
+REFUSED = set[type]()  # classes that are never read, of the libraries that were loaded
 
 
 @singledispatch
@@ -44,7 +46,7 @@ def as_fit(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
             f"{type(model).__name__} chose among models: pass its best_estimator_, whose risk leaves out "
             "that it was chosen"
         )
-    names = sorted(cls.__name__ for cls in as_fit.registry if cls is not object)
+    names = sorted({cls.__name__ for cls in as_fit.registry if cls is not object and cls not in REFUSED})
     raise UnsupportedModelError(
         f"no leave-one-out formula for {type(model).__name__}; supported are {', '.join(names)}, and "
         "pipelines that end in one of them"
@@ -61,7 +63,9 @@ def load(library: str) -> None:
         One of ``LIBRARIES``; it must be installed.
     """
     module = import_module(LIBRARIES[library])
-    for cls, reader in module.READINGS.items():
+    refusals = getattr(module, "REFUSALS", {})
+    REFUSED.update(refusals)
+    for cls, reader in (module.READINGS | refusals).items():
         as_fit.register(cls, reader)
     for cls, unfitted in module.REFERENCES.items():
         reference.register(cls, unfitted)
@@ -96,7 +100,7 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Reading:
 
 
 def has_reading(kind: type) -> bool:
-    """Whether models of a class can be read, for some of their parameters at least."""
+    """Whether something is known of models of a class: how they are read, or why they are not."""
     return _reader(kind) is not as_fit.dispatch(object)
 
 

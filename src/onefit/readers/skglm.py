@@ -185,6 +185,11 @@ READINGS = present(
         "LinearSVC": _svc,
         "GeneralizedLinearEstimator": _any,
         "GeneralizedLinearEstimatorCV": _any,
+    },
+)
+REFUSALS = present(
+    skglm,
+    {
         "MCPRegression": partial(refused, why=NOT_CONVEX),
         "CoxEstimator": partial(refused, why=TIED_ROWS),
         "MultiTaskLasso": partial(refused, why=TIED_OUTPUTS),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from sklearn import kernel_ridge, svm
@@ -19,7 +19,7 @@ from onefit.metrics import SquaredError, metric_of_loss
 from onefit.penalties import L2
 from onefit.problem import Problem
 from onefit.readers.kernels import KernelGram
-from onefit.readers.reading import Reader, Reading, refuse
+from onefit.readers.reading import Reader, Reading, Refusal, refuse
 from onefit.readers.refitting import tightly
 from onefit.readers.translation import (
     CheckedData,
@@ -81,7 +81,7 @@ def _svr(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     return _kernel_machine(model, data, EpsilonInsensitive(float(model.epsilon)))
 
 
-def _nu_machine(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
+def _nu_machine(model: Any, X: Any, y: Any, sample_weight: Any) -> NoReturn:
     refuse(
         model,
         "nu",
@@ -146,7 +146,6 @@ READINGS: dict[type, Reader] = {
     kernel_ridge.KernelRidge: _kernel_ridge,
     svm.SVC: _svc,
     svm.SVR: _svr,
-    svm.NuSVC: _nu_machine,
-    svm.NuSVR: _nu_machine,
 }
+REFUSALS: dict[type, Refusal] = {svm.NuSVC: _nu_machine, svm.NuSVR: _nu_machine}
 REFERENCES: dict[type, Callable[[Any], Any]] = {svm.SVC: _with_its_gamma, svm.SVR: _with_its_gamma}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from sklearn import linear_model
@@ -16,7 +16,7 @@ from onefit.losses import ConcomitantHuber, Quantile, Squared
 from onefit.metrics import HingeLoss, LocationError, SquaredError
 from onefit.penalties import L1, L2, SeparablePenalty
 from onefit.problem import Problem
-from onefit.readers.reading import Reader, Reading, refuse
+from onefit.readers.reading import Reader, Reading, Refusal, refuse
 from onefit.readers.translation import (
     CheckedData,
     alpha_of,
@@ -94,7 +94,7 @@ def _quantile_regressor(model: Any, X: Any, y: Any, sample_weight: Any) -> Readi
     return reading_of(model, data, loss, penalty, intercept=model.fit_intercept)
 
 
-def _stochastic(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
+def _stochastic(model: Any, X: Any, y: Any, sample_weight: Any) -> NoReturn:
     name = type(model).__name__
     raise UnsupportedModelError(
         f"no leave-one-out formula for {name}: it stops on its way, where nothing is at its minimum, at "
@@ -103,7 +103,7 @@ def _stochastic(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     )
 
 
-def _transformed_target(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
+def _transformed_target(model: Any, X: Any, y: Any, sample_weight: Any) -> NoReturn:
     inner = getattr(model, "regressor_", model.regressor)
     raise UnsupportedModelError(
         "no leave-one-out formula for TransformedTargetRegressor, whose losses are those of its inverse "
@@ -113,7 +113,6 @@ def _transformed_target(model: Any, X: Any, y: Any, sample_weight: Any) -> Readi
 
 
 READINGS: dict[type, Reader] = {
-    TransformedTargetRegressor: _transformed_target,
     linear_model.LinearRegression: _linear_regression,
     linear_model.Ridge: _ridge,
     linear_model.RidgeCV: _ridge,
@@ -126,6 +125,9 @@ READINGS: dict[type, Reader] = {
     linear_model.ElasticNetCV: _elastic_net,
     linear_model.HuberRegressor: _huber,
     linear_model.QuantileRegressor: _quantile_regressor,
+}
+REFUSALS: dict[type, Refusal] = {
+    TransformedTargetRegressor: _transformed_target,
     linear_model.SGDClassifier: _stochastic,
     linear_model.SGDRegressor: _stochastic,
     linear_model.SGDOneClassSVM: _stochastic,

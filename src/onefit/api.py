@@ -108,7 +108,8 @@ def loo(
     Raises
     ------
     UnsupportedModelError
-        If there is no formula for the model and neither ``audit`` nor ``exact`` asks for refits.
+        If there is no formula for the model and neither ``audit`` nor ``exact`` asks for refits, or nothing
+        can clone it, as the results of statsmodels.
     NotFittedToDataError
         If the coefficients are far from optimal on X and y.
     SolverError
@@ -152,6 +153,8 @@ def loo(
     try:
         reading = read(model, X, y, sample_weight)
     except UnsupportedModelError as error:
+        if not hasattr(model, "get_params"):  # results of statsmodels, which nothing can clone
+            raise
         if not (exact or audit):
             raise UnsupportedModelError(
                 f"{error}. For any model that can be cloned, audit=30 estimates the risk from 30 refits, and "

@@ -47,6 +47,7 @@ PENALTIES = {
     "elastic net, free constant": {"alpha": FREE_CONSTANT, "L1_wt": 0.4},
     "ridge, free constant": {"alpha": FREE_CONSTANT, "L1_wt": 0.0},
 }
+PROBIT = sm.families.Binomial(sm.families.links.Probit())
 OF_GLM = ["lasso", "elastic net", "elastic net, free constant"]
 
 
@@ -189,13 +190,28 @@ def test_weights_must_be_those_of_the_model():
             "var_weights",
         ),
         (lambda y: sm.Logit((y > 1).astype(float), X).fit(disp=0), "no leave-one-out formula"),
+        (lambda y: sm.RLM(y, X).fit(), "no leave-one-out formula"),
+        (lambda y: sm.GLM((y > 1).astype(float), X, family=PROBIT).fit(), "link Probit"),
+        (lambda y: sm.OLS(y, X).fit_regularized(alpha=0.1), "do not keep its penalty"),
     ],
-    ids=["GLS", "offset", "negative binomial", "successes and failures", "Logit"],
+    ids=[
+        "GLS",
+        "offset",
+        "negative binomial",
+        "successes and failures",
+        "Logit",
+        "RLM",
+        "probit",
+        "no alpha",
+    ],
 )
-def test_other_models_say_why(make, why):
+@pytest.mark.parametrize("refits", [{}, {"audit": 5}, {"exact": True}], ids=["formula", "audit", "exact"])
+def test_other_models_say_why(make, why, refits):
+    """And nothing can clone them, so that no refits are offered, nor asked for in vain."""
     y = RESPONSES["counts"]
-    with pytest.raises(UnsupportedModelError, match=why):
-        onefit.loo(make(y), X, y)
+    with pytest.raises(UnsupportedModelError, match=why) as refusal:
+        onefit.loo(make(y), X, y, **refits)
+    assert "refit" not in str(refusal.value).replace("fit_regularized", "")
 
 
 def test_ridge_with_an_estimated_dispersion():

@@ -230,6 +230,16 @@ def test_weights(name, bad):
         clone(ESTIMATORS[name]).fit(X, _response(name), weights)
 
 
+@pytest.mark.parametrize("given", [(0.1, 10.0), [0.1, 1.0, 10.0]], ids=["bounds", "grid"])
+@pytest.mark.parametrize("bad", WEIGHTS)
+def test_weights_of_a_search(bad, given):
+    """As elsewhere, before anything is fitted."""
+    weights, said = WEIGHTS[bad]
+    with pytest.raises(REFUSED, match=said) as refusal:
+        onefit.GradientSearchCV(Ridge(), {"alpha": given}).fit(X, Y, weights)
+    assert "fitted in the middle" not in str(refusal.value)
+
+
 @pytest.mark.parametrize(("model", "said"), SETTINGS, ids=lambda value: repr(value)[:60])
 def test_settings(model, said):
     with pytest.raises(REFUSED, match=said):

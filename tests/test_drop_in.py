@@ -8,7 +8,14 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, StratifiedKFold, TimeSeriesSplit
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    RepeatedKFold,
+    StratifiedKFold,
+    TimeSeriesSplit,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -324,6 +331,47 @@ def test_groups_reach_a_splitter_and_a_pipeline():
         steps = make_pipeline(StandardScaler(), RidgeLOO(alphas=[1.0]).set_fit_request(groups=True))
         steps.fit(X, TARGETS["numbers"], groups=GROUPS)
         assert len(steps[-1].loo_._left_out.sets) == 10
+
+
+BOUNDS, LISTS = {"alpha": (1e-2, 1e3)}, {"alpha": [0.1, 1.0, 10.0]}
+
+
+@pytest.mark.parametrize("given", [BOUNDS, LISTS], ids=["bounds", "grid"])
+def test_groups_leave_together_in_a_search(given):
+    y = TARGETS["numbers"]
+    found = GradientSearchCV(Ridge(), given).fit(X, y, groups=GROUPS)
+    expected = GradientSearchCV(Ridge(), given, risk=onefit.risk.LeaveGroupOut(GROUPS)).fit(X, y)
+    assert found.best_params_ == expected.best_params_
+    assert found.best_risk_.value == expected.best_risk_.value
+    assert found.best_risk_.std_error == expected.best_risk_.std_error  # over groups, not rows
+    by_row = GradientSearchCV(Ridge(), given).fit(X, y)
+    assert found.best_risk_.value != by_row.best_risk_.value
+
+
+def test_groups_reach_the_splitter_of_a_search():
+    y = TARGETS["numbers"]
+    grid = GridSearchCV(Ridge(), LISTS, cv=GroupKFold(5), scoring="neg_mean_squared_error")
+    grid.fit(X, y, groups=GROUPS)
+    found = GradientSearchCV(Ridge(), LISTS, cv=GroupKFold(5)).fit(X, y, groups=GROUPS)
+    assert found.best_params_ == grid.best_params_
+    np.testing.assert_allclose(found.cv_results_["mean_test_score"], grid.cv_results_["mean_test_score"])
+    with config_context(enable_metadata_routing=True):
+        search = GradientSearchCV(Ridge(), BOUNDS).set_fit_request(groups=True)
+        steps = make_pipeline(StandardScaler(), search).fit(X, y, groups=GROUPS)
+        own = GradientSearchCV(Ridge(), BOUNDS).fit(StandardScaler().fit_transform(X), y, groups=GROUPS)
+        assert steps[-1].best_params_ == own.best_params_
+
+
+@pytest.mark.parametrize(
+    "risk",
+    [onefit.risk.KFold(3), onefit.risk.GCV(), onefit.risk.LeaveGroupOut(np.arange(N))],
+    ids=lambda risk: type(risk).__name__,
+)
+def test_groups_and_another_risk_of_a_search(risk):
+    with pytest.raises(ValueError, match="groups and risk both say which rows are left out"):
+        GradientSearchCV(Ridge(), BOUNDS, risk=risk).fit(X, TARGETS["numbers"], groups=GROUPS)
+    with pytest.raises(ValueError, match="groups must have one value a row"):
+        GradientSearchCV(Ridge(), BOUNDS).fit(X, TARGETS["numbers"], groups=GROUPS[1:])
 
 
 def test_weights_reach_the_steps_that_ask_for_them():

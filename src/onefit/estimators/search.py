@@ -202,7 +202,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Search, and fit the best model.
 
         Parameters
@@ -210,8 +210,13 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         X : (n, p) array-like or sparse matrix
         y : (n,) array-like
         sample_weight : (n,) array-like, optional
+        groups : (n,) array-like, optional
+            Rows that leave together, as with ``risk=LeaveGroupOut(groups)``; with ``cv`` they are for the
+            splitter.
         """
-        how = risk_of(self, X, y)
+        if sample_weight is not None:
+            check_weights(sample_weight, X)
+        how = risk_of(self, X, y, groups)
         check_settings(self)
         grid = is_grid(self.param_bounds)
         check_combination(self, how, grid=grid)

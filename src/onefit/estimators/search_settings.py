@@ -20,7 +20,7 @@ from onefit.exceptions import UnreliableWarning
 from onefit.losses import Mixture
 from onefit.risk.criteria import GCV, Criterion
 from onefit.risk.estimate import RiskEstimate
-from onefit.risk.named import LeaveOneOut, Permutation, Split, Splits
+from onefit.risk.named import LeaveGroupOut, LeaveOneOut, Permutation, Split, Splits
 from onefit.tuning.descent import WAYS
 from onefit.tuning.objective import Objective
 from onefit.tuning.space import Domain, Hyperparameter, Scale, Shares, Space
@@ -200,14 +200,20 @@ def _columns(X: Any) -> int:
     return int(shape[1])
 
 
-def risk_of(search: GradientSearchCV, X: Any, y: Any) -> Any:
-    """``risk``, or what ``cv`` says in its place."""
-    if search.cv is None:
+def risk_of(search: GradientSearchCV, X: Any, y: Any, groups: Any = None) -> Any:
+    """``risk``, or what ``cv`` and groups of rows say in its place."""
+    if search.cv is None and groups is None:
         return search.risk
     if search.risk != "loo":
-        raise ValueError(f"cv and risk both say which rows are left out, {search.risk!r} as well: give one")
+        other = "groups" if search.cv is None else "cv"
+        raise ValueError(
+            f"{other} and risk both say which rows are left out, {search.risk!r} as well: give one of them "
+            "(whole groups leave with risk='loo', and by folds with a cv that takes groups)"
+        )
     X = X if hasattr(X, "shape") else np.asarray(X)
-    sets, _ = leaving(search.cv, None, (X, y), classifier=is_classifier(search.estimator))
+    sets, clusters = leaving(search.cv, groups, (X, y), classifier=is_classifier(search.estimator))
+    if clusters is not None:
+        return LeaveGroupOut(groups)
     return "loo" if sets is None else Split(sets)
 
 

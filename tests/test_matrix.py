@@ -31,6 +31,8 @@ REFUSED = {
     ("Pipeline", "sparse"): (ValueError, "Cannot center sparse"),
 }
 for name, case in MODELS.items():
+    if name in ("QuantileRegressor", "SVC", "SVR", "quantile, ridge", "hinge, l1"):
+        REFUSED[name, "influence"] = (ValueError, "has kinks instead")
     if case.kind in ("labels", "three"):
         REFUSED[name, "interval"] = (ValueError, "interval.. is for regressors")
     if not case.formula:

@@ -126,6 +126,16 @@ def test_leave_one_out_of_least_squares_is_press():
     np.testing.assert_allclose(y - found.predictions, results.get_influence().resid_press)
 
 
+def test_influence_on_least_squares():
+    y = RESPONSES["numbers"].copy()
+    y[7] += 10.0
+    results = sm.OLS(y, X).fit()
+    found, wanted = onefit.loo(results, X, y).influence(), results.get_influence()
+    np.testing.assert_allclose(found.cooks_distance, wanted.cooks_distance[0])
+    np.testing.assert_allclose(found.dfbetas, wanted.dfbetas)
+    assert np.abs(found.dfbetas[7]).max() > 1.0
+
+
 def test_tables_and_formulas_are_read():
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(X[:, 1:], columns=list("abcde")).assign(y=RESPONSES["numbers"])

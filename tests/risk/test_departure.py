@@ -13,10 +13,12 @@ from sklearn.linear_model import (
     LinearRegression,
     LogisticRegression,
     PoissonRegressor,
+    QuantileRegressor,
     Ridge,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR, LinearSVR
 
 import onefit
 from onefit import _linalg
@@ -207,9 +209,10 @@ def test_cooks_distance_and_dfbetas_of_the_textbook():
     inverse = np.linalg.inv(Z.T @ Z)
     h, residual = np.einsum("ij,jk,ik->i", Z, inverse, Z), y - Z @ (inverse @ (Z.T @ y))
     variance = residual @ residual / (40 - 6)
+    without = (residual @ residual - residual**2 / (1 - h)) / (40 - 6 - 1)
     np.testing.assert_allclose(influence.cooks_distance, residual**2 * h / (1 - h) ** 2 / (6 * variance))
     change = (inverse @ Z.T).T * (residual / (1 - h))[:, None]
-    expected = change / np.sqrt(variance * inverse.diagonal())
+    expected = change / np.sqrt(np.outer(without, inverse.diagonal()))
     np.testing.assert_allclose(influence.dfbetas, expected[:, :5])
     assert influence.rows[0] == 7
 
@@ -227,6 +230,44 @@ def test_cooks_distance_by_refits(penalised, weigh):
     dispersion = unit @ (y - model.predict(X)) ** 2 / free
     expected = moved / dispersion / est.effective_df
     np.testing.assert_allclose(est.influence().cooks_distance, expected, atol=1e-5 * expected.max())
+
+
+@pytest.mark.parametrize("penalised", [Ridge(3.0), Lasso(0.1, tol=1e-12, max_iter=100_000)], ids=repr)
+def test_dfbetas_are_in_units_of_what_the_other_rows_tell(penalised, weigh):
+    X, y = _data()
+    y[7] += 15.0
+    weights = weigh(40)
+    fit = {} if weights is None else {"sample_weight": weights}
+    model = clone(penalised).fit(X, y, **fit)
+    est = onefit.loo(model, X, y, exact=True, **fit)
+    unit = np.ones(40) if weights is None else weights
+    refits = list(_refits(model, X, y, weights))
+    kept = unit - np.diag(unit)
+    squares = [w @ (y - refit.predict(X)) ** 2 for w, refit in zip(kept, refits, strict=True)]
+    without = np.array(squares) / (np.count_nonzero(kept, axis=1) - est.effective_df)
+    moved = np.array([model.coef_ - refit.coef_ for refit in refits])
+    found, heavy = est.influence().dfbetas, (np.abs(moved) > 1e-3) & (model.coef_ != 0)
+    errors = np.full_like(moved, np.nan)  # of the coefficients, the same whichever row leaves
+    np.divide(moved, found * np.sqrt(without)[:, None], out=errors, where=heavy)
+    errors = errors[:, model.coef_ != 0]
+    np.testing.assert_allclose(np.nanmin(errors, axis=0), np.nanmax(errors, axis=0), rtol=1e-3)
+
+
+def test_a_row_off_a_line_that_all_others_are_on():
+    X, _ = _data()
+    y = X.sum(axis=1)
+    y[7] += 1.0
+    found = np.abs(onefit.loo(LinearRegression().fit(X, y), X, y).influence().dfbetas)
+    assert found[7].min() > 1e3 * np.delete(found, 7, axis=0).max()
+
+
+def test_losses_with_kinks_have_no_curvature_to_measure_by():
+    X, y = _data()
+    for model in (QuantileRegressor(alpha=0.01), SVR(kernel="linear"), LinearSVR(tol=1e-8, max_iter=100_000)):
+        est = onefit.loo(model.fit(X, y), X, y)
+        with pytest.raises(ValueError, match=r"has kinks instead: coef\(\) gives"):
+            est.influence()
+        assert np.any(est.coef() != model.coef_)
 
 
 def test_influence_of_classifiers_by_refits():

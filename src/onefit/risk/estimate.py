@@ -265,11 +265,21 @@ class RiskEstimate(LeftOutLosses):
     def influence(self, top: int | None = None) -> RowInfluence:
         """How much each row moves the fit: Cook's distance and DFBETAS.
 
+        Both measure moves by the curvature of the loss.  For least squares DFBETAS are in units of the
+        standard errors that the other rows tell, as those of ``OLSInfluence`` in statsmodels; for other
+        losses in those of all rows.
+
         Parameters
         ----------
         top : int, optional
             DFBETAS of so many rows only, the most influential ones: with many rows and columns the matrix
             of all of them would not fit into memory.
+
+        Raises
+        ------
+        ValueError
+            If the loss has kinks, as that of quantile regression and of support vector machines, and so no
+            curvature: ``coef()`` tells what becomes of their coefficients.
 
         Examples
         --------

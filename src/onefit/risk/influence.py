@@ -2,11 +2,12 @@
 
 With Δθ⁽ⁱ⁾ = θ̃⁽ⁱ⁾ − θ and the dispersion φ,
 
-    D_i = Σ_j d_j (z_jᵀ Δθ⁽ⁱ⁾)² / (φ df),        DFBETAS_ij = −Δβ_j⁽ⁱ⁾ / √(φ (K⁻¹ Zᵀ D Z K⁻¹)_jj)
+    D_i = Σ_j d_j (z_jᵀ Δθ⁽ⁱ⁾)² / (φ df),        DFBETAS_ij = −Δβ_j⁽ⁱ⁾ / √(φ⁽ⁱ⁾ (K⁻¹ Zᵀ D Z K⁻¹)_jj)
 
 (Cook 1977; Belsley, Kuh and Welsch 1980; Pregibon 1981 for generalised linear models).  For least squares
-without a penalty they are the textbook's, but for the φ of DFBETAS, which is here that of all rows (that
-of ``OLSInfluence`` in statsmodels is without the row).
+φ⁽ⁱ⁾ is without the row, from the residuals of the fit without it, and without a penalty both are those of
+``OLSInfluence`` in statsmodels; for other losses φ⁽ⁱ⁾ is φ.  Both measures rest on the curvature of the
+loss: one with kinks has neither.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out.departure import Departures
 from onefit.losses import UnitDispersion
+from onefit.pieces import Pieces
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +45,8 @@ class RowInfluence:
     cooks_distance : (n,) array
         Squared change of all fitted values, in units of their uncertainty: above 1 a row decides the fit.
     dfbetas : (n, p) or (n, c, p) array
-        β_j − β_j⁽ⁱ⁾ in units of the standard error of β_j; 0 for coefficients that are not in the model.
+        β_j − β_j⁽ⁱ⁾ in units of the standard error of β_j, for least squares that which the other rows
+        tell; 0 for coefficients that are not in the model.
         Where only the top rows were asked for: of ``rows[:top]``, in this order.
     leverages : (n,) array
     """
@@ -85,27 +88,44 @@ def influence(
         Whether the last column stands for the intercept.
     top : int, optional
         DFBETAS only of so many rows, those of the largest Cook's distance: nothing of n x p is held then.
+
+    Raises
+    ------
+    ValueError
+        If the loss has kinks.
     """
     fit = departures.fit
+    _check_curved(fit)
     dispersion = _dispersion(fit, df)
-    squares, changes = np.empty(fit.problem.n), []
+    squares, slopes, changes = np.empty(fit.problem.n), np.empty(fit.problem.n), []
     variance = np.zeros_like(fit.coef)
     curved, width = _curved_squares(fit)
     for rows in departures.blocks(width):
         change = departures.changes(rows)
         squares[rows] = curved(change)
+        slopes[rows] = np.tensordot(fit.loss_gradient, change.coef, axes=fit.coef.ndim)
         if top is None:
             changes.append(change.coef)
         variance += _variance(departures, rows)
     distance = squares / max(dispersion * df, np.finfo(float).tiny)
+    highest = np.argsort(-distance, kind="stable")[:top]
     if top is not None:
-        highest = np.argsort(-distance, kind="stable")[:top]
         changes = [departures.changes(slice(int(i), int(i) + 1)).coef for i in highest]
     moved = -np.concatenate(changes, axis=-1) if changes else np.empty((*fit.coef.shape, 0))
-    scale = np.sqrt(dispersion * variance)[..., None]
+    without = _dispersions_without(departures, df, slopes + squares / 2.0)
+    scale = np.sqrt(np.multiply.outer(variance, without if top is None else without[highest]))
     dfbetas = np.divide(moved, scale, out=np.zeros_like(moved), where=scale > 0)
     dfbetas = dfbetas[: len(fit.coef) - constant].T
     return RowInfluence(distance, dfbetas, departures.left_out.leverages)
+
+
+def _check_curved(fit: Fit) -> None:
+    """Refuse losses with kinks: where rows sit on these, the second derivative says nothing of a move."""
+    if fit.problem.loss.has_kinks:
+        raise ValueError(
+            f"influence() measures by the curvature of the loss, and {type(fit.problem.loss).__name__} has "
+            "kinks instead: coef() gives the coefficients without each row, losses how far it is off then"
+        )
 
 
 def _dispersion(fit: Fit, df: float) -> float:
@@ -116,6 +136,24 @@ def _dispersion(fit: Fit, df: float) -> float:
     losses = problem.per_row(problem.loss.value(problem.y, fit.eta))
     free = float(np.count_nonzero(problem.weights)) - df
     return 2.0 * float(losses.sum()) / losses[0].size / free if free > 0 else float("nan")
+
+
+def _dispersions_without(departures: Departures, df: float, rise: Array) -> Array:
+    """φ⁽ⁱ⁾: of the other rows at the fit without row i for least squares, else that of all rows: (n,).
+
+    A sum of squares rises by its slope and its curvature along the change, and by no more; what is left of
+    it without the row's own part is as exact as the change, to the rounding of the whole.
+    """
+    fit, problem = departures.fit, departures.fit.problem
+    if problem.loss.pieces is not Pieces.QUADRATIC:
+        return np.full(problem.n, _dispersion(fit, df))
+    losses, own = (
+        problem.per_row(problem.loss.value(problem.y, eta)) for eta in (fit.eta, departures.left_out.eta)
+    )
+    total, own = losses.sum(), own.reshape(problem.n, -1).sum(axis=1)
+    others = np.maximum(total + rise - own, np.finfo(float).eps * total)
+    free = np.count_nonzero(problem.weights) - (problem.weights > 0) - df
+    return np.divide(2.0 * others / losses[0].size, free, out=np.full(problem.n, np.nan), where=free > 0)
 
 
 def _curved_squares(fit: Fit) -> tuple[Callable[[Direction], Array], int]:

@@ -261,6 +261,13 @@ def test_a_row_off_a_line_that_all_others_are_on():
     assert found[7].min() > 1e3 * np.delete(found, 7, axis=0).max()
 
 
+def test_no_error_is_told_by_as_many_rows_as_coefficients():
+    X, y = _data(n=7)  # five slopes and a level: six rows have no residuals
+    found = onefit.loo(LinearRegression().fit(X, y), X, y).influence()
+    assert np.isfinite(found.cooks_distance).all()
+    assert np.isnan(found.dfbetas).all()
+
+
 def test_losses_with_kinks_have_no_curvature_to_measure_by():
     X, y = _data()
     for model in (QuantileRegressor(alpha=0.01), SVR(kernel="linear"), LinearSVR(tol=1e-8, max_iter=100_000)):

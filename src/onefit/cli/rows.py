@@ -85,7 +85,7 @@ def deciding(comparison: Ranking) -> list[list[str]]:
             names[int(np.argmax(pull))],
         ]
         for i, pull in zip(influence.rows[: len(pulls)], pulls, strict=True)
-        if np.isfinite(distance[i])
+        if np.isfinite([distance[i], *pull]).all()
     ]
 
 

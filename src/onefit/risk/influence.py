@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 SHOWN = 5  # rows of a table
+ROUNDED = 1e-9  # degrees of freedom that are none: df is a sum of leverages
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,8 +47,8 @@ class RowInfluence:
         Squared change of all fitted values, in units of their uncertainty: above 1 a row decides the fit.
     dfbetas : (n, p) or (n, c, p) array
         β_j − β_j⁽ⁱ⁾ in units of the standard error of β_j, for least squares that which the other rows
-        tell; 0 for coefficients that are not in the model.
-        Where only the top rows were asked for: of ``rows[:top]``, in this order.
+        tell; 0 for coefficients that are not in the model, and NaN where there are too few rows to tell any
+        error.  Where only the top rows were asked for: of ``rows[:top]``, in this order.
     leverages : (n,) array
     """
 
@@ -114,7 +115,7 @@ def influence(
     moved = -np.concatenate(changes, axis=-1) if changes else np.empty((*fit.coef.shape, 0))
     without = _dispersions_without(departures, df, slopes + squares / 2.0)
     scale = np.sqrt(np.multiply.outer(variance, without if top is None else without[highest]))
-    dfbetas = np.divide(moved, scale, out=np.zeros_like(moved), where=scale > 0)
+    dfbetas = np.divide(moved, scale, out=np.zeros_like(moved), where=scale != 0)
     dfbetas = dfbetas[: len(fit.coef) - constant].T
     return RowInfluence(distance, dfbetas, departures.left_out.leverages)
 
@@ -135,7 +136,7 @@ def _dispersion(fit: Fit, df: float) -> float:
         return 1.0
     losses = problem.per_row(problem.loss.value(problem.y, fit.eta))
     free = float(np.count_nonzero(problem.weights)) - df
-    return 2.0 * float(losses.sum()) / losses[0].size / free if free > 0 else float("nan")
+    return 2.0 * float(losses.sum()) / losses[0].size / free if free > ROUNDED else float("nan")
 
 
 def _dispersions_without(departures: Departures, df: float, rise: Array) -> Array:
@@ -153,7 +154,9 @@ def _dispersions_without(departures: Departures, df: float, rise: Array) -> Arra
     total, own = losses.sum(), own.reshape(problem.n, -1).sum(axis=1)
     others = np.maximum(total + rise - own, np.finfo(float).eps * total)
     free = np.count_nonzero(problem.weights) - (problem.weights > 0) - df
-    return np.divide(2.0 * others / losses[0].size, free, out=np.full(problem.n, np.nan), where=free > 0)
+    return np.divide(
+        2.0 * others / losses[0].size, free, out=np.full(problem.n, np.nan), where=free > ROUNDED
+    )
 
 
 def _curved_squares(fit: Fit) -> tuple[Callable[[Direction], Array], int]:

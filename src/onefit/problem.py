@@ -423,7 +423,9 @@ class Problem:
         removed = [np.atleast_1d(rows)]
         weights = self.weights_without(removed)[:, 0]
         penalty = self.penalty.scaled(self.kept_share(rows)) if self.mean_scaled else self.penalty
-        return replace(self, weights=weights, penalty=penalty)
+        left = replace(self, weights=weights, penalty=penalty)
+        left.__dict__["centre"] = self.centre  # which serves as well as their own
+        return left
 
     def weights_without(self, removed: Sets) -> Array:
         """Weights of all rows in the refit without each of some sets: (n, f)."""

@@ -13,7 +13,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.exceptions import UnreliableWarning
 from onefit.leave_out import Refinement
 from onefit.leave_out.sets import Folds
-from onefit.metrics import Metric
+from onefit.metrics import LinearMetric, Metric
 from onefit.readers import Reading
 from onefit.refits import Refits, left_out_predictions, metric_of
 from onefit.risk.audit import Audit, draw
@@ -79,13 +79,41 @@ def audited(
     losses, totals = clustered(result.losses[first], weights, folds.fold)
     before, _ = clustered(training[first], weights, folds.fold)
     drawn = draw(losses - before, totals, m, np.random.default_rng(rng))
-    exact = _refitted_losses(sample, folds, drawn.rows, reading)
+    exact = _refitted_losses(sample, folds, drawn.rows, reading.metric, reading.target)
     return correct(losses, drawn, exact, totals)
 
 
-def _refitted_losses(sample: GivenSample, folds: Folds, which: Index, reading: Reading) -> Array:
+def audited_folds(
+    sample: GivenSample,
+    folds: Folds,
+    losses: Array,
+    metric: LinearMetric,
+    target: Array,
+    lottery: Lottery,
+) -> Audit:
+    """Audit left-out losses by refits without some of the folds, drawn by the size of these losses.
+
+    Parameters
+    ----------
+    sample : GivenSample
+    folds : Folds
+    losses : (t,) array
+        Left-out loss of each of ``folds.rows``, in the units of ``metric``.
+    metric : LinearMetric
+    target : (n,) array
+        Response in the terms of ``metric``.
+    lottery : (int, int or Generator or None)
+        How many folds are drawn, and from what.
+    """
+    means, totals = clustered(losses, sample.weights(folds.n)[folds.rows], folds.fold)
+    drawn = draw(means, totals, lottery[0], np.random.default_rng(lottery[1]))
+    return correct(means, drawn, _refitted_losses(sample, folds, drawn.rows, metric, target), totals)
+
+
+def _refitted_losses(
+    sample: GivenSample, folds: Folds, which: Index, metric: LinearMetric, target: Array
+) -> Array:
     """Mean loss of each of some folds by refits."""
-    metric, target = reading.metric, reading.target
     found = sample.refits(folds, which, metric.refit_method, "audit")
     weights = sample.weights(folds.n)
     losses = [

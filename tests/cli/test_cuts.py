@@ -1,5 +1,7 @@
 """Groups and time: what leaves together, against folds of scikit-learn; and columns that look like either."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -129,3 +131,44 @@ class TestSuspicion:
         assert "new subject (30 of them, left out in 10 parts)" in told
         assert "refits without a part of the subject" in told
         assert len(pd.read_csv(tmp_path / "o" / "predictions.csv")) == 240
+
+
+class TestAudit:
+    """What leaves together in tuning leaves together in the audit."""
+
+    def tuned(self, frame, folder, *more):
+        frame.to_csv(folder / "t.csv", index=False)
+        command = ["tune", str(folder / "t.csv"), "--target", "y", "--out", str(folder / "o"), *more]
+        assert run(command) == 0
+        return json.loads((folder / "o" / "summary.json").read_text(encoding="utf-8"))
+
+    @pytest.mark.parametrize(
+        "roles", [["--groups", "subject"], ["--time", "subject"], ["--groups", "subject", "--weights", "w"]]
+    )
+    def test_of_every_part_is_the_tuned_risk(self, roles, tmp_path, capsys):
+        frame = panel(8).assign(w=np.linspace(0.5, 2.0, 64))
+        found = self.tuned(frame, tmp_path, *roles, "--model", "ridge", "--audit", "20")
+        risk = found["models"][0]["risk"][0]
+        assert found["audit"]["value"] == pytest.approx(risk, rel=1e-6)
+        assert found["audit"]["interval"] == [found["audit"]["value"]] * 2
+        told = capsys.readouterr().out
+        new = (
+            "later rows by subject" if "--time" in roles else "new subject (8 of them, each left out in turn)"
+        )
+        assert "Audit of ridge: left-out squared error" in told
+        assert f" for {new}" in told.split("Audit of ridge")[1]
+        assert f"tuning gave {risk:.4g}" in told
+        assert "is off by" not in told
+        assert "<span>audited, 95 %</span>" in (tmp_path / "o" / "report.html").read_text(encoding="utf-8")
+
+    @pytest.mark.parametrize("model", ["logistic", "poisson", "auto"])
+    def test_of_some_parts(self, model, tmp_path):
+        frame = panel(12, 20)
+        counts = np.random.default_rng(3).poisson(np.exp(frame["x"].to_numpy()))
+        y = np.where(frame["y"] > 0, "p", "q") if model == "logistic" else counts
+        found = self.tuned(
+            frame.assign(y=y), tmp_path, "--groups", "subject", "--model", model, "--audit", "4"
+        )
+        assert found["audit"]["value"] == pytest.approx(found["models"][0]["risk"][0], rel=1e-3)
+        low, high = found["audit"]["interval"]
+        assert low < high

@@ -363,7 +363,7 @@ def audit_of(est, off, half):
 class TestAudit:
     def test_interval_that_holds_the_approximation(self, regression):
         audit = audit_of(regression.best.estimate, 0.05, 0.1)
-        assert list(audited(audit, regression.best.estimate)) == []
+        assert list(audited(audit, *regression.audited_loss)) == []
         told = list(about_audit(replace(regression, audit=audit)))
         assert len(told) == 1
         assert f"{audit.value:.2f} [{audit.value - 0.1:.2f}, {audit.value + 0.1:.2f}] at 95 % by 3" in told[0]
@@ -377,12 +377,12 @@ class TestAudit:
 
     def test_rounding_is_not_off(self, regression):
         est = regression.best.estimate
-        assert list(audited(audit_of(est, 1e-9, 0.0), est)) == []
+        assert list(audited(audit_of(est, 1e-9, 0.0), est.loss_name, est.std_error)) == []
 
     def test_what_is_small_beside_the_standard_error_is_not_off(self, regression):
         est = regression.best.estimate
-        assert list(audited(audit_of(est, 0.05 * est.std_error, 0.0), est)) == []
-        assert len(list(audited(audit_of(est, 0.15 * est.std_error, 0.0), est))) == 1
+        assert list(audited(audit_of(est, 0.05 * est.std_error, 0.0), est.loss_name, est.std_error)) == []
+        assert len(list(audited(audit_of(est, 0.15 * est.std_error, 0.0), est.loss_name, est.std_error))) == 1
 
     def test_none(self, regression):
         assert list(about_audit(regression)) == []

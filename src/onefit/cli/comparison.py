@@ -119,7 +119,8 @@ class Ranking:
     cuts : Cuts or None
         Rows that left together; None where each left alone.
     audit : Audit or None
-        Of the best candidate, in its own loss, by refits with all of its preprocessing.
+        Of the best candidate, by refits with all of its preprocessing: of what it was chosen by where rows
+        left together, else of leave-one-out in its own loss.
     suspicions : tuple of Suspicion
     read : tuple of str
         How the file was read.
@@ -145,6 +146,12 @@ class Ranking:
     def loss_name(self) -> str:
         """What all candidates are judged by."""
         return self.best.judged.loss_name
+
+    @property
+    def audited_loss(self) -> tuple[str, float]:
+        """The loss that an audit of the best candidate is in, and the standard error of its mean."""
+        judged, est = self.best.judged, self.best.estimate
+        return (est.loss_name, est.std_error) if self.cuts is None else (judged.loss_name, self.best.risk[1])
 
     def above_best(self, judged: LeftOutTable) -> tuple[float, float]:
         """Risk above that of the best, and the standard error of the paired difference."""

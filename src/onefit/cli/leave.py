@@ -42,7 +42,7 @@ def loo_file(
         if table.groups is not None:
             say(f"each of the {table.groups.nunique()} {table.groups.name} left out with all its rows")
         say(est)
-        for line in [] if est.audit is None else trust.audited(est.audit, est):
+        for line in [] if est.audit is None else trust.audited(est.audit, est.loss_name, est.std_error):
             say(line)
         if path is not None:
             files.write(path, results.csv_bytes(results.predictions(table, est, est)))

@@ -96,12 +96,10 @@ def _rarest(comparison: Ranking) -> list[tuple[str, str]]:
 
 def _checked(comparison: Ranking) -> list[tuple[str, str]]:
     """The same risk after the correction for the choice, and by the audit."""
-    if comparison.cuts is not None:
-        return []
-    best, audit = comparison.best, comparison.audit
-    of_which = "" if best.estimate.loss_name == comparison.loss_name else f" {best.estimate.loss_name}"
+    best, audit, loss_name = comparison.best, comparison.audit, comparison.audited_loss[0]
+    of_which = "" if loss_name == comparison.loss_name else f" {loss_name}"
     found = []
-    if trust.is_raised(best):
+    if comparison.cuts is None and trust.is_raised(best):
         found.append((f"corrected{of_which} for the choice", trust.corrected(best)))
     if audit is not None:
         found.append((f"audited{of_which}, 95 %", trust.interval(audit)))

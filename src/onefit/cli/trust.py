@@ -92,10 +92,10 @@ def suspected(comparison: Ranking, one: Suspicion) -> str:
     )
 
 
-def audited(audit: Audit, est: RiskEstimate) -> Iterator[str]:
+def audited(audit: Audit, loss_name: str, std_error: float) -> Iterator[str]:
     """Say that the approximation is off, where the interval of an audit excludes it by what may matter."""
-    (low, high), loss_name = audit.interval, est.loss_name
-    slack = np.fmax(RESOLUTION * abs(audit.value), NEGLIGIBLE * est.std_error)
+    low, high = audit.interval
+    slack = np.fmax(RESOLUTION * abs(audit.value), NEGLIGIBLE * std_error)
     if not low - slack <= audit.approximate <= high + slack:
         yield (
             f"The approximation of the left-out {loss_name} is off by {audit.difference:+.2g}: trust the "
@@ -118,20 +118,22 @@ def interval(audit: Audit) -> str:
 
 def about_audit(comparison: Ranking) -> Iterator[str]:
     """Say what an audit of the best candidate has found, if there was one."""
-    audit, best = comparison.audit, comparison.best
+    audit, best, cuts = comparison.audit, comparison.best, comparison.cuts
     if audit is not None:
+        new = "" if cuts is None else f" for {cuts.words}"
+        before = "the approximation" if cuts is None else "tuning"
         failed = f", {len(audit.failed)} of which failed" if audit.failed.size else ""
         sure = " at 95 %" if audit.interval[0] < audit.interval[1] else ""
         yield (
-            f"Audit of {best.name}: left-out {best.estimate.loss_name} {interval(audit)}{sure} by "
-            f"{number(audit.m, 'refit')} of the model with its preprocessing{failed}; the approximation gave "
+            f"Audit of {best.name}: left-out {comparison.audited_loss[0]} {interval(audit)}{sure}{new} by "
+            f"{number(audit.m, 'refit')} of the model with its preprocessing{failed}; {before} gave "
             f"{audit.approximate:.4g}."
         )
 
 
 def _about_audit(comparison: Ranking) -> Iterator[str]:
     if comparison.audit is not None:
-        yield from audited(comparison.audit, comparison.best.estimate)
+        yield from audited(comparison.audit, *comparison.audited_loss)
 
 
 def _about_sureness(comparison: Ranking) -> str:

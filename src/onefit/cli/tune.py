@@ -77,7 +77,7 @@ def tune_frame(source: Source, name: str, roles: Roles, wish: Wish, folder: Path
             comparison = tuning.together(comparison, suspects, source.frame)
         tell(comparison)
         with progress.stage("audit", talks=m > 0):
-            comparison = replace(comparison, audit=tuning.audited(pipeline, table, m, told))
+            comparison = replace(comparison, audit=tuning.audited(pipeline, comparison, m, told))
         for line in (*trust.about_audit(comparison), *trust.first_cautions(comparison)):
             say(line)
         if folder is not None:

@@ -27,14 +27,16 @@ from onefit.cli.cuts import (
     with_strengths,
 )
 from onefit.cli.errors import TableError
-from onefit.cli.judged import one_by_one, with_common_loss
+from onefit.cli.judged import METRICS, one_by_one, response, with_common_loss
 from onefit.cli.preprocessing import feature_names, preprocessing, units
 from onefit.cli.printed import say
 from onefit.cli.progress import Progress
 from onefit.cli.table import Table
 from onefit.displays.strengths import strengths_of
 from onefit.exceptions import OnefitWarning, ShortPathWarning, SolverError
+from onefit.refitted import GivenSample, audited_folds
 from onefit.risk.audit import Audit
+from onefit.risk.folds import as_folds
 
 AUDITED = 10  # refits of the chosen pipeline: enough to see an approximation that misleads, and soon done
 AUDITED_CELLS = 5_000_000  # of a table that is audited unasked: leaving one row of more out changes nothing
@@ -204,13 +206,22 @@ def audit_size(table: Table, asked: int | None) -> int:
     return 0 if together or table.features.size > AUDITED_CELLS else AUDITED
 
 
-def audited(pipeline: Pipeline, table: Table, m: int, told: Told) -> Audit | None:
-    """Refit the chosen pipeline m times; that it cannot be is told, and no reason to lose the rest."""
+def audited(pipeline: Pipeline, comparison: Ranking, m: int, told: Told) -> Audit | None:
+    """Refit the chosen pipeline m times, without what left together in tuning, single rows by default.
+
+    That it cannot be is told, and no reason to lose the rest.
+    """
     if m == 0:
         return None
+    table, cuts = comparison.table, comparison.cuts
     try:
         with told.about("audit"):
-            return loo(pipeline, table.features, table.y, table.weights, audit=m, rng=0).audit
+            if cuts is None:
+                return loo(pipeline, table.features, table.y, table.weights, audit=m, rng=0).audit
+            sample = GivenSample(pipeline, table.features, table.y, table.weights)
+            folds, judged = as_folds(cuts.splits, table.features), comparison.best.judged
+            metric = METRICS[judged.loss_name]
+            return audited_folds(sample, folds, judged.losses, metric, response(table), (m, 0))
     except (SolverError, ValueError) as error:
         warn(f"there is no audit: {error}")
         return None

@@ -244,11 +244,36 @@ def test_an_audit_sees_the_optimism_of_a_selection():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(80, 500)), rng.normal(size=80)
     model = make_pipeline(StandardScaler(), SelectKBest(f_regression, k=10), Ridge(1.0)).fit(X, y)
-    est = onefit.loo(model, X, y, audit=30, rng=0)
+    with pytest.warns(onefit.UnreliableWarning, match="lies outside of what 30 refits of the whole model"):
+        est = onefit.loo(model, X, y, audit=30, rng=0)
     exact = np.mean((y - cross_val_predict(model, X, y, cv=LeaveOneOut())) ** 2)
     low, high = est.audit.interval
     assert est.value < 0.8 * exact
     assert low < exact < high
+    assert repr(est).endswith(f"audited {est.audit.value:.4g} [{low:.4g}, {high:.4g}]>")
+
+
+@pytest.mark.parametrize("m", [15, 50])
+def test_a_risk_that_its_audit_contradicts_is_warned_of(m):
+    """Components learned from all rows: the formula holds them fixed, refits learn them anew."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(50, 8))
+    y = X[:, :3].sum(axis=1) + rng.normal(size=50)
+    model = make_pipeline(StandardScaler(), PCA(3), Ridge()).fit(X, y)
+    with pytest.warns(onefit.UnreliableWarning, match=r"give est\.audit\.value with est\.audit\.interval"):
+        est = onefit.loo(model, X, y, audit=m, rng=0)
+    assert est.audit.excludes(est.value, est.std_error)
+    assert est.value == pytest.approx(onefit.loo(model, X, y).value)
+
+
+@pytest.mark.parametrize("model", [Ridge(1.0), Lasso(0.3), LogisticRegression(C=0.1)], ids=str)
+def test_audits_that_agree_say_nothing(diabetes, cancer, model):
+    """Warnings are errors here: scaling on all rows is no reason for one, whatever is drawn."""
+    X, y = cancer if isinstance(model, LogisticRegression) else diabetes
+    for seed in range(5):
+        pipeline = make_pipeline(StandardScaler(), model).fit(X, y)
+        est = onefit.loo(pipeline, X, y, audit=10, rng=seed)
+        assert not est.audit.excludes(est.value, est.std_error)
 
 
 @pytest.mark.parametrize(

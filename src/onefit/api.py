@@ -89,9 +89,10 @@ def loo(
         a formula is refitted for every row.  ``joblib.parallel_config(n_jobs=…)`` makes refits parallel.
     audit : int, default 0
         So many rows (or sets), drawn at random, are left out by refitting clones of the estimator,
-        pipelines with all their steps, which makes an unbiased estimate whatever the approximation: see
-        ``audit`` of the result.  30 is a good number.  Linear models start at their coefficients where they
-        can, and ``joblib.parallel_config`` makes these refits parallel, too.
+        pipelines with all their steps: ``audit.value`` of the result is unbiased whatever the approximation,
+        ``audit.interval`` says how far it may be off, and ``value`` stays what the formula says.  30 is a
+        good number.  Linear models start at their coefficients where they can, and
+        ``joblib.parallel_config`` makes these refits parallel, too.
     rng : int or numpy Generator, optional
         For the draw.
     max_error : float, default 0.1
@@ -121,8 +122,8 @@ def loo(
         If polishing moved the coefficients by more than the solver's tolerance explains.
     UnreliableWarning
         If the risk may be off by more than half of its standard error, is not finite, or rests on rows
-        without which a class has none; or if steps of a pipeline before its last learn from y, as the
-        selection of columns does, and no audit refits them.
+        without which a class has none; if it lies outside of its audit's interval; or if steps of a pipeline
+        before its last learn from y, as the selection of columns does, and no audit refits them.
 
     Examples
     --------

@@ -21,6 +21,7 @@ from sklearn.linear_model import (
 from sklearn.preprocessing import scale
 
 import onefit
+from onefit.penalties import L1
 from onefit.risk.means import mean_and_error
 
 N = 90
@@ -224,3 +225,16 @@ def test_a_loss_without_bound_is_said_to_be_one():
     assert "row 3 is predicted so far off" in str(said[0].message)
     assert est.value == np.inf
     assert np.flatnonzero(~np.isfinite(est.losses)).tolist() == [3]
+
+
+@pytest.mark.parametrize("level", [1.60044882, -1e-3])
+@pytest.mark.parametrize(
+    "model", [Lasso(0.1), onefit.GeneralizedLinearLOO(penalty=L1(1.0))], ids=["lasso", "path"]
+)
+def test_errors_that_are_rounding_are_none(model, level):
+    """A constant response is predicted without error, in whatever units; warnings are errors here."""
+    X, y = np.random.default_rng(0).normal(size=(60, 5)), np.full(60, level)
+    model.fit(X, y)
+    est = model.loo_ if hasattr(model, "loo_") else onefit.loo(model, X, y)
+    assert est.guarantee == "exact"
+    assert est.value <= 1e-20 * level**2

@@ -9,14 +9,12 @@ import numpy as np
 from onefit.cli.comparison import Ranking, Suspicion, TunedModel
 from onefit.cli.words import MOST_DIGITS, constant_name, new_rows, number, scored, with_error
 from onefit.displays.strengths import strengths_of
-from onefit.numerics import RESOLUTION
 from onefit.risk.audit import Audit
 from onefit.risk.estimate import RiskEstimate
 
 HIGH_LEVERAGE = 0.8  # a row that determines most of its own fit
 SUSPICIOUS = 0.999  # share of the loss of a constant that a model explains
 RARE = 0.1  # share of rows in all but one class, below which accuracy says little
-NEGLIGIBLE = 0.1  # of the standard error of a risk: the square root of the sum of squares is 0.5 % more
 
 
 def strengths(comparison: Ranking) -> Iterator[str]:
@@ -94,9 +92,7 @@ def suspected(comparison: Ranking, one: Suspicion) -> str:
 
 def audited(audit: Audit, loss_name: str, std_error: float) -> Iterator[str]:
     """Say that the approximation is off, where the interval of an audit excludes it by what may matter."""
-    low, high = audit.interval
-    slack = np.fmax(RESOLUTION * abs(audit.value), NEGLIGIBLE * std_error)
-    if not low - slack <= audit.approximate <= high + slack:
+    if audit.excludes(audit.approximate, std_error):
         yield (
             f"The approximation of the left-out {loss_name} is off by {audit.difference:+.2g}: trust the "
             f"audited value, {interval(audit)}."

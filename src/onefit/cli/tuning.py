@@ -37,6 +37,7 @@ from onefit.exceptions import OnefitWarning, ShortPathWarning, SolverError
 from onefit.refitted import GivenSample, audited_folds
 from onefit.risk.audit import Audit
 from onefit.risk.folds import as_folds
+from onefit.risk.judging import DISAGREES
 
 AUDITED = 10  # refits of the chosen pipeline: enough to see an approximation that misleads, and soon done
 AUDITED_CELLS = 5_000_000  # of a table that is audited unasked: leaving one row of more out changes nothing
@@ -56,6 +57,7 @@ class Told:
         with warnings.catch_warnings(record=True) as caught:
             for category in (UserWarning, RuntimeWarning, OnefitWarning):
                 warnings.simplefilter("always", category)
+            warnings.filterwarnings("ignore", message=f".* {DISAGREES} ")  # a caution says so
             yield
         for text in dict.fromkeys(str(one.message) for one in caught):
             if text not in self.texts:

@@ -21,6 +21,7 @@ from onefit.leave_out.prove import widest_form
 from onefit.leave_out.result import LeftOut
 from onefit.leave_out.step import Step
 from onefit.numerics import LEAST_SLACK, ROUNDED, rounding_of_slack
+from onefit.pieces import Pieces
 
 
 def off_besides_bounds(found: LeftOut, K: Curvature | None, step: Step | None) -> Array:
@@ -60,7 +61,8 @@ def _left_by_solver(fit: Fit, K: Curvature) -> float:
 
 def _left_by_rounding(fit: Fit, forms: Array) -> float:
     """Σ_j δ_j ‖z_j‖ in K⁻¹, over the rows that count."""
-    predictor = 1.0 + np.abs(fit.eta) + np.abs(fit.intercept)
+    unit = float(fit.problem.loss.pieces is Pieces.SMOOTH)  # what is an exponential rounds beside one, too
+    predictor = unit + np.abs(fit.eta) + np.abs(fit.intercept)
     terms = np.abs(fit.gradient) + _linalg.row_times(np.abs(fit.hessian), predictor)
     own = np.einsum("naa->na", forms) if forms.ndim == 3 else forms.reshape(len(forms), -1)
     sizes = np.sqrt(own) * terms.reshape(len(terms), -1)

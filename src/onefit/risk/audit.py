@@ -16,7 +16,7 @@ import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.leave_out.draws import Draw, draw, spread
-from onefit.numerics import CONFIDENCE, RESOLUTION
+from onefit.numerics import CONFIDENCE, KNOWN, RESOLUTION
 
 __all__ = ["Audit", "Draw", "audit", "draw"]
 
@@ -73,6 +73,32 @@ class Audit:
     def failed(self) -> Index:
         """Rows whose refit failed."""
         return self.rows[np.isnan(self.refitted_losses)]
+
+    def excludes(self, value: float, std_error: float) -> bool:
+        """Whether the interval excludes a value by more than a tenth of its standard error.
+
+        Parameters
+        ----------
+        value, std_error : float
+            A mean loss and its sampling standard error, in the units of the loss.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from onefit.risk.audit import Audit
+        >>> audit = Audit(3.0, 0.1, (2.8, 3.2), np.arange(5), np.ones(5), np.ones(5), 2.0, 0.4)
+        >>> audit.excludes(2.0, 0.5), audit.excludes(2.79, 0.5)
+        (True, False)
+        """
+        low, high = self.interval
+        slack = np.fmax(RESOLUTION * abs(self.value), KNOWN * std_error)
+        return not low - slack <= value <= high + slack
+
+    @property
+    def short(self) -> str:
+        """Value and interval to four digits."""
+        low, high = self.interval
+        return f"{self.value:.4g} [{low:.4g}, {high:.4g}]"
 
     def __repr__(self) -> str:
         return f"<Audit: {self}>"

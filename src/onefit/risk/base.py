@@ -184,9 +184,10 @@ class LeftOutLosses(ABC):
         )
 
     def __repr__(self) -> str:
+        audited = "" if self.audit is None else f", audited {self.audit.short}"
         return (
             f"<{type(self).__name__}: {self.loss_name} {self.value:.4g} ± {self.std_error:.2g}, "
-            f"{len(self.losses)} rows, {self._standing()[0]}>"
+            f"{len(self.losses)} rows, {self._standing()[0]}{audited}>"
         )
 
     def _repr_html_(self) -> str:

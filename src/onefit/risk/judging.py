@@ -16,11 +16,12 @@ from onefit.exceptions import UnreliableWarning
 from onefit.leave_out import LeftOut
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric
-from onefit.numerics import EXACT, FLAGGED, TINY, UNRELIABLE
+from onefit.numerics import EXACT, FLAGGED, ROUNDED, TINY, UNRELIABLE
 from onefit.risk.estimate import Readout, RiskEstimate
 from onefit.risk.means import clustered, mean_and_error
 from onefit.risk.sampled import SampledPredictions
 
+DISAGREES = "lies outside of what"  # of a risk and its audit
 LONE_SHARE = 0.1  # share of the risk that rows may carry whose refits would not know their class
 
 
@@ -60,6 +61,8 @@ def estimate(
     losses = response.losses(target[rows], eta)
     spread = response.spread(target[rows], eta, bounds)
     value, std_error, error = _risk(left_out, losses, spread, sample_weight, clusters)
+    if error <= _rounding(left_out, response, target, sample_weight) < np.inf:
+        error = 0.0
     lone = class_lost(y, classes, sample_weight, left_out)[order]
     certified = left_out.certified[order] & ~lone
     likely = np.where(certified, 0.0, left_out.likely_bounds[order])
@@ -137,6 +140,15 @@ def _risk(
         return value + left_out.correction.difference, std_error, left_out.correction.error
     off = weights * np.where(weights > 0, spread, 0.0)
     return value, std_error, float(off.sum() / weights.sum())
+
+
+def _rounding(left_out: LeftOut, response: LinearMetric, target: Array, sample_weight: Array | None) -> float:
+    """Mean by which rounding of linear predictors changes losses."""
+    rows = left_out.rows[left_out.order]
+    off = np.full(len(rows), ROUNDED * left_out.size)
+    changes = response.spread(target[rows], left_out.eta[left_out.order], off)
+    held = np.ones(len(rows)) if sample_weight is None else sample_weight[rows]
+    return float(np.average(np.where(held > 0, changes, 0.0), weights=held))
 
 
 def yardstick(response: LinearMetric, target: Array, weights: Array | None) -> Yardstick:
@@ -252,7 +264,7 @@ def shown(rows: Index) -> str:
 
 
 def warn_if_unreliable(result: RiskEstimate) -> None:
-    """Warn when the risk may be off by more than half of its standard error."""
+    """Warn when the risk may be off by more than half of its standard error, or an audit says otherwise."""
     if result._lone is not None and result._share(result._lone) > LONE_SHARE:
         warnings.warn(
             f"rows {shown(result.rows[result._lone])} leave no other of their class: a refit without "
@@ -266,6 +278,15 @@ def warn_if_unreliable(result: RiskEstimate) -> None:
         warnings.warn(
             f"left out, row {shown(endless)} is predicted so far off that its {result.loss_name} is without "
             "bound: look at that row, or give the model a stronger penalty",
+            UnreliableWarning,
+            stacklevel=3,
+        )
+        return
+    if result.audit is not None and result.audit.excludes(result.value, result.std_error):
+        warnings.warn(
+            f"the {result.loss_name} of {result.value:.4g} {DISAGREES} {result.audit.m} refits of the whole "
+            f"model say, {result.audit.short}: give est.audit.value with est.audit.interval as the risk; "
+            "value, losses and predictions hold fixed what a refit does anew, such as preprocessing",
             UnreliableWarning,
             stacklevel=3,
         )

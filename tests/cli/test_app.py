@@ -176,6 +176,16 @@ class TestTune:
                 warnings.warn("rows\n  to look at", onefit.UnreliableWarning, stacklevel=1)
         assert capsys.readouterr().err == "onefit: warning: ridge: rows to look at\n"
 
+    def test_differences_that_are_rounding_are_none(self, tmp_path, capsys):
+        """Two rows, each predicted by the other: no penalty can be better than the mean."""
+        rows = ["size,age,price", "45.04,15,107.45", "53.29,61,122.88"]
+        (tmp_path / "two.csv").write_text("\n".join(rows), encoding="utf-8")
+        assert run(["tune", str(tmp_path / "two.csv"), "--target", "price", "--audit", "0"]) == 0
+        told = capsys.readouterr().out
+        assert "No model is better than predicting the mean" in told
+        assert "e-" not in told.split("model")[1]
+        assert "better than any other" not in told
+
 
 class TestAudit:
     def test_of_the_chosen_pipeline(self, house, tmp_path, capsys):

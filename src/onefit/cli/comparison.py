@@ -17,6 +17,7 @@ from onefit.cli.coefficients import Coefficients
 from onefit.cli.cuts import Cuts
 from onefit.cli.judged import LeftOutTable, class_numbers, response
 from onefit.cli.table import Table
+from onefit.numerics import EXACT
 from onefit.risk.audit import Audit
 from onefit.risk.estimate import RiskEstimate
 
@@ -226,4 +227,9 @@ class Ranking:
     def is_clear(self) -> bool:
         """Whether the best is better than a constant beyond doubt."""
         above, error = self.gain
-        return above > 2.0 * error and not self.table.is_small
+        return above > 2.0 * error and not self.table.is_small and not self.is_level(self.gain)
+
+    def is_level(self, above: tuple[float, float]) -> bool:
+        """Whether a risk above the best is so by no more than risks are known to, beside its own size."""
+        risk = self.best.risk[0]
+        return abs(above[0]) <= EXACT * abs(risk + above[0])

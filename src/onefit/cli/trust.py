@@ -9,6 +9,7 @@ import numpy as np
 from onefit.cli.comparison import Ranking, Suspicion, TunedModel
 from onefit.cli.words import MOST_DIGITS, constant_name, new_rows, number, scored, with_error
 from onefit.displays.strengths import strengths_of
+from onefit.numerics import EXACT
 from onefit.risk.audit import Audit
 from onefit.risk.estimate import RiskEstimate
 
@@ -133,9 +134,12 @@ def _about_audit(comparison: Ranking) -> Iterator[str]:
 
 
 def _about_sureness(comparison: Ranking) -> str:
-    """How sure the choice of the strength is."""
-    best, held = comparison.best, comparison.best.model.confidence_set_
+    """How sure the choice of the strength is; what is rounding beside the risk tells nothing."""
+    best = comparison.best
     name, tried, _ = strengths_of(best.model)
+    path = best.model.risk_path_
+    level = path <= np.nanmin(path) + EXACT * abs(np.nanmin(path))
+    held = tried[level | np.isin(tried, best.model.confidence_set_)]
     if len(held) == 1:
         return f"Of {len(tried)} strengths of {best.name} the chosen one is better than any other at 95 %."
     return (
@@ -246,7 +250,7 @@ def _about_flagged(est: RiskEstimate) -> str:
 
 def _about_ties(comparison: Ranking) -> Iterator[str]:
     others = {one.name: comparison.above_best(one.judged) for one in comparison.candidates[1:]}
-    tied = [name for name, (above, error) in others.items() if above < 2.0 * error]
+    tied = [name for name, one in others.items() if one[0] < 2.0 * one[1] or comparison.is_level(one)]
     if tied:
         yield (
             f"{comparison.best.name} has the smallest risk, but {' and '.join(tied)} cannot be told apart "

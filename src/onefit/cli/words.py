@@ -13,7 +13,6 @@ WAYS = {"groups": "groups, left out together", "time": "predicting later rows fr
 KNOWN = {"groups": " of the other rows", "time": " of the rows before"}  # what a constant is made of
 MOST_DIGITS = 6  # before or after the decimal point, that an error leaves out: then numbers have exponents
 ROUNDING = 1e-14  # share of a value below which its standard error is rounding
-UNEXPLAINED = 1e-12  # share of the baseline below which a gain is rounding
 
 
 # --- numbers and tables ----------------------------------------------------------------------------
@@ -73,9 +72,14 @@ def lines(comparison: Ranking) -> list[list[str]]:
     """One line of text cells for each candidate, and one for no features."""
     shown = [_line(comparison, candidate) for candidate in comparison.candidates]
     risk = with_error(*comparison.constant_risk)
-    above = ("+" + with_error(*comparison.gain)).replace("+-", "-")
+    above = _above(comparison, comparison.gain)
     blank = [""] * (len(columns(comparison)) - 5)
     return [*shown, ["", constant_name(comparison)[4:], "", risk, above, *blank]]
+
+
+def _above(comparison: Ranking, above: tuple[float, float]) -> str:
+    """A difference from the best; what is rounding beside the risks is none."""
+    return "+0" if comparison.is_level(above) else ("+" + with_error(*above)).replace("+-", "-")
 
 
 def _line(comparison: Ranking, candidate: TunedModel) -> list[str]:
@@ -88,7 +92,7 @@ def _line(comparison: Ranking, candidate: TunedModel) -> list[str]:
         candidate.name,
         candidate.chosen,
         with_error(*candidate.risk),
-        "" if best else "+" + with_error(*comparison.above_best(candidate.judged)),
+        "" if best else _above(comparison, comparison.above_best(candidate.judged)),
         *(f"{values[name]:.4g}" for name in names),
         f"{candidate.estimate.effective_df:.1f}",
         f"{candidate.n_nonzero}/{len(comparison.feature_names)}",
@@ -122,7 +126,7 @@ def verdict(comparison: Ranking) -> str:
     rest = "" if comparison.cuts is None else KNOWN[comparison.cuts.kind]
     constant = constant_name(comparison).removesuffix(" only") + rest
     gain = f"{with_error(above, error)} in {comparison.loss_name}"
-    if abs(above) <= UNEXPLAINED * abs(comparison.constant_risk[0]):
+    if comparison.is_level(comparison.gain):
         return f"No model is better than predicting {constant}: do not read anything into its coefficients."
     new = "" if comparison.cuts is None else f" for {comparison.cuts.words}"
     if comparison.table.is_small:

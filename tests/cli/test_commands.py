@@ -340,3 +340,27 @@ def test_help_and_version_import_nothing_heavy():
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_codes_in_tune_and_predict(tmp_path, capsys):
+    """Leading zeros make levels, which new rows without any are read like; months may order rows."""
+    rng = np.random.default_rng(0)
+    place, month = rng.choice(["01067", "04109", "20095"], 60), np.arange(60) // 5
+    frame = pd.DataFrame(
+        {"zip": place, "month": [f"{one + 1:02d}" for one in month], "x": rng.normal(size=60)}
+    )
+    frame["y"] = frame["x"] + 3.0 * (place == "20095") + 0.1 * rng.normal(size=60)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    command = ["tune", str(tmp_path / "t.csv"), "--target", "y", "--model", "ridge", "--audit", "0"]
+    assert run([*command, "--time", "month", "--drop", "zip"]) == 0
+    assert "later rows by month" in capsys.readouterr().out
+    asked = ["--target", "month", "--task", "regression", "--model", "ridge", "--audit", "0"]
+    assert run(["tune", str(tmp_path / "t.csv"), *asked]) == 0
+    assert "month of t.csv: regression (as asked)" in capsys.readouterr().out
+    assert run([*command, "--drop", "month", "--out", str(tmp_path / "o")]) == 0
+    assert "zip=20095" in capsys.readouterr().out
+    (tmp_path / "new.csv").write_text("zip,x\n20095,0\n,0\n", encoding="utf-8")
+    assert run(["predict", str(tmp_path / "o" / "model.skops"), str(tmp_path / "new.csv")]) == 0
+    out, err = capsys.readouterr()
+    assert "never seen" not in err
+    assert float(out.splitlines()[1].split(",")[1]) > 2.5

@@ -248,3 +248,38 @@ class TestDates:
     def test_short_spans_are_days_alone(self):
         days = pd.DataFrame({"d": pd.date_range("2022-01-01", periods=10)})
         assert dates.Calendar().fit(days).get_feature_names_out().tolist() == ["d (days)"]
+
+
+class TestCodes:
+    """Digits with leading zeros are names of something."""
+
+    @pytest.mark.parametrize("decimal", [".", ","])
+    def test_zeros_stay(self, tmp_path, decimal):
+        sep = ";" if decimal == "," else ","
+        rows = [["zip", "size", "when", "share"], ["01067", "3", "00:10", f"0{decimal}5"]]
+        rows += [["20095", "", "01:00", f"1{decimal}25"], ["", "7", "00:30", f"0{decimal}25"]]
+        path = tmp_path / "t.csv"
+        path.write_text("\n".join(sep.join(row) for row in rows), encoding="utf-8")
+        found = read_table(path)
+        assert found.frame["zip"].tolist()[:2] == ["01067", "20095"]
+        assert found.frame["zip"].isna().tolist() == [False, False, True]
+        np.testing.assert_array_equal(found.frame["share"], [0.5, 1.25, 0.25])
+        np.testing.assert_array_equal(found.frame["size"], [3.0, np.nan, 7.0])
+        assert found.format.codes == ("zip",)
+        assert any(note.startswith("zip with leading zeros: read as codes") for note in found.notes)
+
+    def test_zero_itself_and_signs_are_numbers(self, tmp_path):
+        (tmp_path / "t.csv").write_text("a,b,c\n0,-01,01.5\n10,02,2\n", encoding="utf-8")
+        found = read_table(tmp_path / "t.csv")
+        assert found.frame.dtypes.map(lambda kind: kind.kind in "if").all()
+        assert found.format.codes == ()
+
+    def test_known_codes_are_read_alike_where_no_zero_leads(self, tmp_path):
+        (tmp_path / "t.csv").write_text("zip,size\n20095,1\n,2\n", encoding="utf-8")
+        assert read_table(tmp_path / "t.csv", Format(codes=("zip",))).frame["zip"].iloc[0] == "20095"
+
+    def test_json_is_named(self, tmp_path):
+        for text in ('{"a":1}', '[{"a": 1}]', '{\n  "a": [1, 2]\n}', "[[1, 2], [3, 4]]"):
+            (tmp_path / "t.json").write_text(text, encoding="utf-8")
+            with pytest.raises(TableError, match=r"is JSON: tables are read from CSV, .* and Parquet"):
+                read_table(tmp_path / "t.json")

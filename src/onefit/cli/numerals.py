@@ -131,6 +131,13 @@ def numbers(column: pd.Series, written: Numerals) -> pd.Series | None:
     return found
 
 
+def are_codes(column: pd.Series) -> bool:
+    """Whether a column of text holds codes: nothing but digits, some of them with zeros before the first."""
+    cells = distinct(column).astype(str).str.strip()
+    padded = cells.str.fullmatch(r"0\d+")
+    return bool(padded.any()) and bool(cells.str.fullmatch(r"\d+").all())
+
+
 def strays(column: pd.Series) -> list[str]:
     """Distinct cells that are no numbers, where nearly all are, or most are and those of nearly all rows."""
     present = column.dropna()

@@ -45,8 +45,7 @@ def predict_file(
 def read_like(file: str | Path, asked: Format, card: dict[str, Any], target: str | None = None) -> Source:
     """Read a table in the way that the model's own was written, where the file leaves it open."""
     known = card.get("format", {})
-    dates = known.get("columns", {})
-    asked = replace(asked, columns=dates)
+    asked = replace(asked, columns=known.get("columns", {}), codes=tuple(known.get("codes", ())))
     source = read_table(file, asked, target)
     silent = source.format.decimal is None and asked.decimal is None
     if silent and known.get("decimal") == ",":

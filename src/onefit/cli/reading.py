@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
-import gzip
 import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from charset_normalizer import from_bytes
 from pandas.api import types
 from pyarrow.lib import ArrowException
 
 from onefit.cli import dates, marks, numerals
+from onefit.cli.encodings import CHUNK, encoding_of, is_gzip, opened
 from onefit.cli.errors import TableError, listed, one_line, suggest
 
 PARQUET = (".parquet", ".pq")
 SPREADSHEETS = (".xlsx", ".xls", ".ods")
 SEPARATORS = ",;\t|"
-UTF8 = "utf-8-sig"  # with or without a byte order mark
-MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-WESTERN = "cp1252"  # by far the commonest of the encodings that cannot be told apart on a short sample
-CHUNK = 2**20  # bytes
+JSON = r'\s*(?:\{\s*["}]|\[\s*[\[{])'  # how its text begins
 HEAD = 50  # lines that decide how a file is separated
 
 
@@ -45,6 +40,8 @@ class Format:
         Whether 1/2/2024 is in February.
     columns : dict of str to str
         Formats of the dates of some columns, where they are known.
+    codes : tuple of str
+        Columns of digits that are no numbers, where they are known.
     """
 
     separator: str | None = None
@@ -53,6 +50,7 @@ class Format:
     encoding: str | None = None
     day_first: bool | None = None
     columns: dict[str, str] = field(default_factory=dict)
+    codes: tuple[str, ...] = ()
 
 
 class Source(NamedTuple):
@@ -67,8 +65,8 @@ def read_table(path: str | Path, asked: Format | None = None, target: str | None
     """Read a table: Parquet by its ending, else text with a header, separated by , ; tab or |.
 
     Text may be compressed with gzip, in UTF-8 or an older encoding, with decimal points or commas, currencies
-    and percent signs.  Empty cells and ``?``, ``NA``, ``nan``, ``null``, … are missing; in a target of text
-    ``None`` and ``null`` are labels.
+    and percent signs.  Digits with leading zeros are codes, and stay text.  Empty cells and ``?``, ``NA``,
+    ``nan``, ``null``, … are missing; in a target of text ``None`` and ``null`` are labels.
 
     Parameters
     ----------
@@ -133,18 +131,23 @@ def _parquet(path: Path, asked: Format) -> Source:
 
 
 def _text(path: Path, asked: Format) -> Source:
-    encoding, notes = _encoding(path, asked.encoding)
+    encoding, notes = encoding_of(path, asked.encoding)
     head = head_of(path, encoding)
     if not head.strip():
         raise TableError(f"{path} is empty: it needs a line of column names and one line for each row")
     if "\0" in head:
         raise TableError(f"{path} is not a table of text: save it as CSV UTF-8, or as Parquet")
+    if re.match(JSON, head):
+        raise TableError(
+            f"{path} is JSON: tables are read from CSV, also separated by ; tab or |, and Parquet"
+        )
     separator = asked.separator or separator_of(head)
     if separator not in SEPARATORS[:2]:
         notes.append(f"columns are separated by {'a tab' if separator == chr(9) else repr(separator)}")
     known = replace(asked, separator=separator, encoding=encoding)
     frame, copies = _parsed(path, known, as_text=asked.decimal == ",")
     notes += copies
+    frame = _with_zeros(frame, path, known)
     source = _interpreted(frame, known, tuple(notes))
     if source.format.decimal == "," and asked.decimal != ",":  # 1.234 was a thousand
         frame, _ = _parsed(path, known, as_text=True)
@@ -165,10 +168,37 @@ def _cells(path: Path, known: Format, **how: Any) -> pd.DataFrame:
         sep=known.separator,
         skipinitialspace=True,
         encoding=known.encoding,
-        compression="gzip" if _is_gzip(path) else None,
+        compression="gzip" if is_gzip(path) else None,
         low_memory=False,
         **how,
     )
+
+
+def _with_zeros(frame: pd.DataFrame, path: Path, known: Format) -> pd.DataFrame:
+    """Read whole numbers anew as text where cells begin with zeros, which pandas has taken off."""
+    numbers = frame.select_dtypes("number")
+    whole = [name for name in numbers if bool((numbers[name].dropna() % 1 == 0).all())]
+    if not whole or not (known.codes or _has_padded_cells(path, known)):
+        return frame
+    header = _header(path, known, _cells(path, known, nrows=0, index_col=False))
+    places = sorted(header.index(name) for name in whole)
+    missing = list(numerals.MISSING_MARKS)
+    cells = _cells(path, known, dtype=str, na_values=missing, usecols=places, index_col=False)
+    cells.columns = [header[place] for place in places]
+    codes = [name for name in cells if name in known.codes or numerals.are_codes(cells[name])]
+    return frame.assign(**dict(cells[codes].items()))
+
+
+def _has_padded_cells(path: Path, known: Format) -> bool:
+    """Whether some cell is of digits that begin with a zero."""
+    ends, rest = rf'["\r\n{re.escape(str(known.separator))}]', ""
+    padded = re.compile(rf"(?:^|{ends}) *0\d+ *(?:$|{ends})")
+    with opened(path, str(known.encoding)) as file:
+        for chunk in iter(lambda: file.read(CHUNK), ""):
+            if padded.search(rest + chunk):
+                return True
+            rest = chunk[-HEAD:]
+    return False
 
 
 def _with_labels(source: Source, path: Path, target: str | None) -> Source:
@@ -184,7 +214,7 @@ def _with_labels(source: Source, path: Path, target: str | None) -> Source:
 
 def _header(path: Path, known: Format, frame: pd.DataFrame) -> list[str]:
     """Names as they stand in the file: pandas calls the second ``a`` ``a.1``."""
-    with _opened(path, str(known.encoding)) as file:
+    with opened(path, str(known.encoding)) as file:
         names = next(csv.reader(file, delimiter=str(known.separator), skipinitialspace=True), [])
     if len(names) != frame.shape[1]:
         return [str(name).strip() for name in frame.columns]
@@ -208,65 +238,9 @@ def _without_copies(frame: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, tupl
     return frame.reset_index(drop=True), tuple(notes)
 
 
-def _is_gzip(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(2) == b"\x1f\x8b"
-
-
-def _bytes(path: Path) -> Iterator[bytes]:
-    with _opened(path) as file:
-        yield from iter(lambda: file.read(CHUNK), b"")
-
-
-def _opened(path: Path, encoding: str | None = None) -> IO[Any]:
-    """A file whether compressed or not: its text, or its bytes where no encoding is given."""
-    opener: Any = gzip.open if _is_gzip(path) else open
-    return opener(path, "rb") if encoding is None else opener(path, "rt", encoding=encoding, newline="")
-
-
-def _encoding(path: Path, asked: str | None) -> tuple[str, list[str]]:
-    """The encoding of a file, and a word on it where it is not UTF-8."""
-    if asked:
-        try:
-            return codecs.lookup(asked).name.replace("utf-8", UTF8), []
-        except LookupError as error:
-            raise TableError(f"there is no encoding {asked!r}; try utf-8, cp1252 or latin-1") from error
-    decoder, chunk = codecs.getincrementaldecoder("utf-8")(), b""
-    try:
-        for chunk in _bytes(path):
-            if chunk[:2] in MARKS:
-                return MARKS[chunk[:2]], ["the text is in UTF-16"]
-            decoder.decode(chunk)
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError as error:
-        return _guessed_encoding(path, chunk, error)
-    return UTF8, []
-
-
-def _guessed_encoding(path: Path, chunk: bytes, error: UnicodeDecodeError) -> tuple[str, list[str]]:
-    """Guess by the lines around the first byte that is not UTF-8."""
-    start = max(chunk.rfind(b"\n", 0, max(error.start - CHUNK // 8, 0)) + 1, 0)
-    sample = chunk[start : start + CHUNK // 4]
-    best = None if b"\0" in sample or sample[:1] == b"\x89" else from_bytes(sample).best()
-    if best is None:
-        raise TableError(f"{path} is not a table of text: save it as CSV UTF-8, or as Parquet")
-    guess = WESTERN if _is_western(sample) else best.encoding
-    return guess, [f"the text is not UTF-8 and was read as {guess} (--encoding says otherwise)"]
-
-
-def _is_western(sample: bytes) -> bool:
-    """Whether letters beyond ASCII stand alone or in pairs between others, as accents do."""
-    try:
-        text = sample.decode(WESTERN)
-    except UnicodeDecodeError:
-        return False
-    runs = re.findall(r"[^\x00-\x7f]+", text)
-    return sum(map(len, runs)) <= 1.5 * len(runs)
-
-
 def head_of(path: Path, encoding: str) -> str:
     """The first lines of a file, which decide how it is separated."""
-    with _opened(path, encoding) as file:
+    with opened(path, encoding) as file:
         return "".join(line for line, _ in zip(file, range(HEAD), strict=False))
 
 
@@ -294,7 +268,9 @@ def separator_of(head: str) -> str:
 
 def _interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> Source:
     """Read columns of text as numbers or dates, where every cell is one."""
-    text = [name for name in frame.columns if _is_text(frame[name])]
+    digits = [name for name in frame.columns if _is_text(frame[name])]
+    codes = tuple(name for name in digits if name in known.codes or numerals.are_codes(frame[name]))
+    text = [name for name in digits if name not in codes]
     guessed = _date_formats(frame[text], known)
     numeric = [name for name in text if name not in guessed]
     usual = "," if known.separator == ";" else ""  # it stands between columns where commas are in numbers
@@ -312,7 +288,8 @@ def _interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> 
         **{name: values for name, (_, values) in numbers.items()},
         **{name: days[name] for name in formats},
     }
-    read = replace(known, decimal=decimal or None, columns={name: one for name, (one, _) in formats.items()})
+    columns = {name: one for name, (one, _) in formats.items()}
+    read = replace(known, decimal=decimal or None, columns=columns, codes=codes)
     notable = {name: one for name, one in written.items() if one != numerals.PLAIN}
     slips = {name: ("numbers", numerals.strays(frame[name])) for name in numeric if name not in numbers}
     slips |= {
@@ -326,6 +303,7 @@ def _interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> 
         *_units(frame, written),
         *dates.told(formats),
         *_as_text(slips),
+        *_as_codes(codes),
     )
     return Source(pd.DataFrame(made), read, said)
 
@@ -366,3 +344,12 @@ def _as_text(slips: dict[str, tuple[str, list[str]]]) -> Iterator[str]:
                 f"{name} holds {what} but for {cells}, and was read as text: leave such cells empty where "
                 "they mean missing"
             )
+
+
+def _as_codes(codes: tuple[str, ...]) -> Iterator[str]:
+    """Say which columns are codes."""
+    if codes:
+        yield (
+            f"{listed(list(codes), 6)} with leading zeros: read as codes, each a category of its own; write "
+            "the numbers without these zeros if they are quantities"
+        )

@@ -13,6 +13,7 @@ from pandas.api import types
 from onefit._typing import Array, Index
 from onefit.cli.dates import ISO_DATE
 from onefit.cli.errors import RowError, TableError, listed, require_column
+from onefit.cli.numerals import read_numbers
 from onefit.cli.target import guess_task, is_whole, target_values
 
 MOST_LEVELS = 100  # of one column of text; the rarer ones are grouped
@@ -158,9 +159,9 @@ def split(frame: pd.DataFrame, roles: Roles, task: str = "auto") -> Table:
         guessed,
         reason,
         np.flatnonzero(known),
-        None if roles.weights is None else _weights(held[roles.weights]),
+        None if roles.weights is None else _weights(_as_number(held[roles.weights])),
         None if roles.groups is None else _complete(held[roles.groups], "groups"),
-        None if roles.time is None else _complete(held[roles.time], "time"),
+        None if roles.time is None else _complete(_as_number(held[roles.time]), "time"),
         tuple(dropped),
         tuple(_notes(len(frame) - len(held), roles.target, held, features)),
     )
@@ -198,6 +199,12 @@ def _copies(rows: pd.DataFrame) -> int:
     hashes = pd.util.hash_pandas_object(rows, index=False).to_numpy()
     _, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
     return int(np.count_nonzero(counts[inverse] > 1))
+
+
+def _as_number(column: pd.Series) -> pd.Series:
+    """A column of text as numbers, if every cell is one: what is no feature has no categories."""
+    found = None if kind_of(column) != "text" or types.is_bool_dtype(column) else read_numbers(column)
+    return column if found is None else found[1]
 
 
 def _weights(column: pd.Series) -> Array:

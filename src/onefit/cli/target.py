@@ -10,6 +10,7 @@ from pandas.api import types
 
 from onefit._typing import Array
 from onefit.cli.errors import RowError, TableError
+from onefit.cli.numerals import are_codes
 
 MOST_CODES = 10  # so many consecutive integers from 0 or 1 are read as class codes
 MOST_CLASSES = 50  # every class needs its own coefficients
@@ -66,6 +67,8 @@ def target_values(column: pd.Series, task: str) -> Any:
 def _numbers(column: pd.Series, task: str) -> Array:
     if types.is_bool_dtype(column):
         return column.to_numpy(np.float64)
+    if are_codes(column):  # a task of numbers was asked for
+        column = pd.to_numeric(column)
     if not types.is_numeric_dtype(column):
         _refuse_strays(column)
         example = not_numbers(column)

@@ -191,3 +191,25 @@ def test_text_in_a_data_frame_is_named():
 def test_bad_sources_are_refused(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda call, y: y[: 60 - 10 * call], "yields 50 rows, after 60 before"),
+        (lambda call, y: np.roll(y, call), "other rows, or in another order"),
+        (lambda call, y: y + call, "other rows, or in another order"),
+    ],
+    ids=["fewer", "in another order", "others"],
+)
+def test_rows_that_change_between_passes(change, message):
+    X, calls = np.random.default_rng(0).normal(size=(60, 2)), iter([0, 0, 1])  # the first looks at a block
+
+    def make():
+        y = change(next(calls), X[:, 0] ** 2)
+        yield X[: len(y)], y
+
+    source = GeneratedSource(make)
+    list(source.named_blocks())
+    with pytest.raises(ValueError, match=message):
+        list(source.named_blocks())

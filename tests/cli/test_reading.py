@@ -283,3 +283,14 @@ class TestCodes:
             (tmp_path / "t.json").write_text(text, encoding="utf-8")
             with pytest.raises(TableError, match=r"is JSON: tables are read from CSV, .* and Parquet"):
                 read_table(tmp_path / "t.json")
+
+    @pytest.mark.parametrize("cells", [["0042", "17", "311"], ["00", "07", "23"], ["7", "0", "3"]])
+    def test_numbers_with_a_zero_before_some_are_numbers(self, tmp_path, cells):
+        (tmp_path / "t.csv").write_text("\n".join(["a", *cells]) + "\n", encoding="utf-8")
+        found = read_table(tmp_path / "t.csv")
+        np.testing.assert_array_equal(found.frame["a"], [float(cell) for cell in cells])
+        assert found.format.codes == ()
+
+    def test_a_model_that_knows_its_codes_does_not_say_so_again(self, tmp_path):
+        (tmp_path / "t.csv").write_text("zip\n01067\n20095\n", encoding="utf-8")
+        assert not read_table(tmp_path / "t.csv", Format(codes=("zip",))).notes

@@ -193,3 +193,11 @@ def test_memory_stays_below_the_table(tmp_path):
     grown = int(done.stdout.splitlines()[-1]) * 1024
     assert n * (p + 1) * 8 > 94 * mib  # what the numbers alone take
     assert grown < 80 * mib
+
+
+@pytest.mark.parametrize("target", ["y", "zip"])
+def test_codes_are_refused_by_name(tmp_path, capsys, target):
+    table = pd.DataFrame({"y": np.arange(400.0), "x": np.arange(400.0) ** 2, "zip": ["01067", "20095"] * 200})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    assert run(["tune", str(tmp_path / "t.csv"), "--target", target, "--memory-limit", "1K"]) == 2
+    assert "'zip' with leading zeros would be codes" in " ".join(capsys.readouterr().err.split())

@@ -12,7 +12,7 @@ from onefit.leave_out import leave_out
 from onefit.leave_out.lengths import FARTHEST, LONGEST, cost_of_lengths, farthest, step_lengths
 from onefit.leave_out.sample import FEWEST, sample
 from onefit.leave_out.stages import LOOSELY, State
-from onefit.leave_out.step import Step
+from onefit.leave_out.step import Step, largest_share
 from onefit.losses import Logistic, Poisson, Squared
 from onefit.metrics import LogLoss
 from onefit.penalties import L2
@@ -156,3 +156,8 @@ def test_rows_whose_slope_vanishes_nowhere_along_their_step_are_solved():
         told = judge.losses(rows, found.eta).mean() + found.correction.difference
         inside += abs(told - truth) <= found.correction.error
     assert inside >= 18
+
+
+def test_the_largest_share_of_forms_that_rounding_made_indefinite():
+    H, D = np.diag([1e10, -1e-3, 2.0])[None], 1e-3 * np.eye(3)[None]
+    np.testing.assert_allclose(largest_share(D, H), 1e7)

@@ -18,6 +18,7 @@ MISSING_MARKS = ("?", "-", "--", "—", "n.a.", "n. a.", "k.A.", "k. A.")  # bes
 NEARLY = 0.9  # share of the rows or distinct cells that are numbers, from which on the others look like slips
 CURRENCY = r"[$€£¥₹₽₩]|(?:US\$|USD|EUR|GBP|CHF|JPY|CNY|kr|Fr\.|Rs\.?)(?=[\s\d-]|$)"
 SPACES = "  \u2009’'"  # between thousands, beside the mark itself
+SHORTEST_CODE = 3  # digits: hours, days and months have two
 SAMPLE = 2000  # distinct cells that decide how a column is written
 
 
@@ -132,10 +133,15 @@ def numbers(column: pd.Series, written: Numerals) -> pd.Series | None:
 
 
 def are_codes(column: pd.Series) -> bool:
-    """Whether a column of text holds codes: nothing but digits, some of them with zeros before the first."""
+    """Whether a column of text holds codes: nothing but digits, as many in each, some of them led by zeros.
+
+    As those of a post office are.  Hours and months of two digits are numbers, and so are others of which
+    one happens to be written with zeros before it.
+    """
     cells = distinct(column).astype(str).str.strip()
-    padded = cells.str.fullmatch(r"0\d+")
-    return bool(padded.any()) and bool(cells.str.fullmatch(r"\d+").all())
+    widths = cells.str.len()
+    alike = len(cells) > 0 and widths.min() == widths.max() >= SHORTEST_CODE
+    return bool(alike and cells.str.fullmatch(r"\d+").all() and cells.str.startswith("0").any())
 
 
 def strays(column: pd.Series) -> list[str]:

@@ -151,7 +151,7 @@ def _text(path: Path, asked: Format) -> Source:
     source = _interpreted(frame, known, tuple(notes))
     if source.format.decimal == "," and asked.decimal != ",":  # 1.234 was a thousand
         frame, _ = _parsed(path, known, as_text=True)
-        return _interpreted(frame, source.format, tuple(notes))
+        return _interpreted(frame, replace(source.format, codes=known.codes), tuple(notes))
     return source
 
 
@@ -303,7 +303,7 @@ def _interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> 
         *_units(frame, written),
         *dates.told(formats),
         *_as_text(slips),
-        *_as_codes(codes),
+        *_as_codes([name for name in codes if name not in known.codes]),
     )
     return Source(pd.DataFrame(made), read, said)
 
@@ -346,10 +346,10 @@ def _as_text(slips: dict[str, tuple[str, list[str]]]) -> Iterator[str]:
             )
 
 
-def _as_codes(codes: tuple[str, ...]) -> Iterator[str]:
+def _as_codes(codes: list[str]) -> Iterator[str]:
     """Say which columns are codes."""
     if codes:
         yield (
-            f"{listed(list(codes), 6)} with leading zeros: read as codes, each a category of its own; write "
+            f"{listed(codes, 6)} with leading zeros: read as codes, each a category of its own; write "
             "the numbers without these zeros if they are quantities"
         )

@@ -27,7 +27,7 @@ from onefit.cli import families, files, results, saved, words
 from onefit.cli.choices import COMPARED
 from onefit.cli.coefficients import TOP
 from onefit.cli.errors import TableError, listed, naming, require_column
-from onefit.cli.numerals import MISSING_MARKS
+from onefit.cli.numerals import MISSING_MARKS, are_codes
 from onefit.cli.printed import say
 from onefit.cli.progress import Progress
 from onefit.cli.reading import PARQUET, Format, head_of, separator_of
@@ -103,6 +103,7 @@ def tune_stream(path: Path, roles: Roles, asked: Format, wish: Any) -> None:
     with files.folder(wish.out, FILES, force=wish.force) as folder, naming(path, PASSES):
         dataset = _dataset(path, asked)
         names = _features(dataset.schema, roles)
+        _refuse_codes(path, asked, [*names, roles.target])
         task = _task(dataset, roles.target, wish)
         rows = TableSource(dataset, roles.target, roles.weights, columns=names)
         chosen = PLAIN[task] if wish.model == "auto" else (wish.model,)
@@ -162,6 +163,21 @@ def _features(schema: pa.Schema, roles: Roles) -> list[str]:
     if not own:
         raise TableError("there is no column beside the target")
     return own
+
+
+def _refuse_codes(path: Path, asked: Format, names: list[str]) -> None:
+    """Refuse digits with leading zeros: codes in a table in memory, of which numbers lose the zeros."""
+    if path.is_dir() or path.suffix.lower() in PARQUET:
+        return
+    encoding = asked.encoding or "utf-8"
+    sep = asked.separator or separator_of(head_of(path, encoding))
+    head = pd.read_csv(path, sep=sep, encoding=encoding, dtype=str, nrows=HEAD, usecols=names)
+    if codes := [name for name in names if are_codes(head[name])]:
+        raise TableError(
+            f"tables larger than memory are of numbers alone, and {listed(list(map(repr, codes)), 6)} with "
+            "leading zeros would be codes: leave out by --drop, write without these zeros, or raise "
+            "--memory-limit"
+        )
 
 
 def _task(dataset: ds.Dataset, target: str, wish: Any) -> str:

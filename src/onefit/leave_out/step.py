@@ -112,7 +112,11 @@ def largest_share(D: Array, H: Array) -> Array:
     """Largest eigenvalue of each D H, that of Rᵀ D R with H = R Rᵀ: (…,), for matrices (…, c, c)."""
     eye = np.eye(H.shape[-1])
     size = np.trace(H, axis1=-2, axis2=-1)[..., None, None]
-    R = np.linalg.cholesky(H + (ROUNDING * size + TINY) * eye)
+    try:
+        R = np.linalg.cholesky(H + (ROUNDING * size + TINY) * eye)
+    except np.linalg.LinAlgError:  # what sums of squares of sparse columns far from zero lose is more
+        values, vectors = np.linalg.eigh(H)
+        R = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
     return np.asarray(np.linalg.eigvalsh(R.swapaxes(-1, -2) @ D @ R)[..., -1])
 
 

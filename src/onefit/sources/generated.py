@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, final
 
+import numpy as np
+
 from onefit.blocks import Block
 from onefit.sources.base import LocalSource
 from onefit.sources.checks import Layout
@@ -25,7 +27,7 @@ class GeneratedSource(LocalSource):
     TypeError
         ``make`` cannot be called: an iterator is spent after one pass.
     ValueError
-        It yields nothing, or what is no block.
+        It yields nothing, what is no block, or other rows than before.
 
     Examples
     --------
@@ -53,10 +55,39 @@ class GeneratedSource(LocalSource):
         X = _parts(0, first)[0]
         self._layout = Layout.of("block 0", X)
         self.names = self._layout.names
+        self._seen: tuple[int, float] | None = None
 
     def named_blocks(self) -> Iterator[tuple[str, Block]]:
+        count, mark = 0, 0.0
         for number, made in enumerate(self._make()):
-            yield self._layout.named(f"block {number}", *_parts(number, made))
+            name, block = self._layout.named(f"block {number}", *_parts(number, made))
+            mark += _mark(block, count)
+            count += block.X.shape[0]
+            yield name, block
+        if self._seen is not None and self._seen != (count, mark):
+            raise ValueError(_of_other_rows(count, self._seen[0]))
+        self._seen = count, mark
+
+
+def _mark(block: Block, before: int) -> float:
+    """What tells rows from others, and their order: a weighted sum of the numbers in y."""
+    y = np.asarray(block.y)
+    if y.dtype.kind not in "fiub":
+        return 0.0
+    places = before + 1.0 + np.arange(len(y))
+    return float(np.sum(places @ y))
+
+
+def _of_other_rows(count: int, before: int) -> str:
+    if count == before:
+        return (
+            "the function yields other rows, or in another order, than before: rows are passed over several "
+            "times, so seed what draws them"
+        )
+    return (
+        f"the function yields {count} rows, after {before} before: it has to return a new iterator of the "
+        "same rows each time that it is called"
+    )
 
 
 def _parts(number: int, made: Any) -> tuple[Any, Any, Any]:

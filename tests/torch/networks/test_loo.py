@@ -355,3 +355,9 @@ def test_a_singular_curvature_is_an_error():
         pytest.raises(SolverError, match="give all parameters a weight decay"),
     ):
         loo(net, nn.MSELoss(), (X, y), audit=2)
+
+
+def test_a_response_that_broadcasts_against_the_outputs_is_refused():
+    X, y = torch.randn(12, 3).double(), torch.randn(12).double()
+    with pytest.raises(ValueError, match=r"returns \(12, 1\) and y is \(12,\); give both one shape"):
+        loo(nn.Linear(3, 1).double(), nn.MSELoss(), (X, y), weight_decay=0.1)

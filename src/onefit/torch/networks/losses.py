@@ -7,6 +7,7 @@ class weights of its targets, 0 where all are ignored.
 from __future__ import annotations
 
 import copy
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -98,6 +99,24 @@ def row_losses(loss: Any, target: Tree) -> tuple[RowLosses, ...]:
     return Elementwise(elements, divided=reduction == "mean"), Alone(loss)
 
 
+def _check_shapes(loss: BatchLoss, outputs: Tree, target: Tree) -> None:
+    """Refuse a loss of elements that would hold every output against every target."""
+    kind = row_losses(loss, target)[0]
+    if not isinstance(kind, Elementwise) or not (isinstance(outputs, Tensor) and isinstance(target, Tensor)):
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's own, of the same
+        try:
+            elements = kind.elements(outputs, target)
+        except (RuntimeError, IndexError, ValueError):
+            return  # the loss of the batch says why
+    if elements.numel() > max(outputs.numel(), target.numel()):
+        raise ValueError(
+            f"the loss holds every output against every target: the module returns {tuple(outputs.shape)} "
+            f"and y is {tuple(target.shape)}; give both one shape, as y[:, None] does"
+        )
+
+
 def read_losses(loss: BatchLoss, outputs: Tree, target: Tree) -> tuple[RowLosses, bool]:
     """Find the losses of rows, and whether the loss of a batch is their mean.
 
@@ -106,6 +125,7 @@ def read_losses(loss: BatchLoss, outputs: Tree, target: Tree) -> tuple[RowLosses
     ValueError
         If it is neither their mean nor their sum, or not finite.
     """
+    _check_shapes(loss, outputs, target)
     batch = loss(outputs, target)
     check_scalar("the loss of a batch (take reduction='mean' or 'sum')", batch)
     for kind in row_losses(loss, target):

@@ -38,6 +38,8 @@ from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L2
 from onefit.penalties import ElasticNet as Net
 from onefit.sources import ArraySource, GeneratedSource
+from onefit.sources.base import LocalSource
+from onefit.sources.checks import Layout
 
 N, P = 12_000, 10  # enough for passes over the rows in memory, too
 
@@ -277,7 +279,28 @@ def test_a_saved_model_leaves_its_source_behind(tmp_path):
         model.loo_.rows_to(tmp_path / "rows.parquet")
 
 
-def test_a_source_must_give_the_same_rows_each_time():
+class Shrinking(LocalSource):
+    """A source that does not look at what it gives."""
+
+    names = None
+
+    def __init__(self, make, X):
+        self._make, self._layout = make, Layout.of("block 0", X)
+
+    def named_blocks(self):
+        for X, y in self._make():
+            yield self._layout.named("a block", X, y, None)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (Shrinking, "saw 2000 of them where the first saw 3000"),
+        (lambda make, _: GeneratedSource(make), "yields 2000 rows, after 3000 before"),
+    ],
+    ids=["any", "generated"],
+)
+def test_a_source_must_give_the_same_rows_each_time(source, message):
     X, y, _ = table(n=3000)
     for model, own in ((LassoLOO(5), y), (LogisticLOO(Cs=[1.0, 0.1]), y > 0)):
         calls = []
@@ -288,8 +311,8 @@ def test_a_source_must_give_the_same_rows_each_time():
             if len(calls) < 3:
                 yield X[2000:], own[2000:]
 
-        with pytest.raises(ValueError, match="saw 2000 of them where the first saw 3000"):
-            model.fit(GeneratedSource(make))
+        with pytest.raises(ValueError, match=message):
+            model.fit(source(make, X))
 
 
 @pytest.mark.parametrize(

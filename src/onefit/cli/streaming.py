@@ -131,14 +131,20 @@ def _refuse(roles: Roles, wish: Any) -> None:
         raise TableError("tables larger than memory are for two classes: take a sample of the rows")
 
 
+def _is_text(path: Path) -> bool:
+    return not (path.is_dir() or path.suffix.lower() in PARQUET)
+
+
+def _separator(path: Path, asked: Format) -> str:
+    return asked.separator or separator_of(head_of(path, asked.encoding or "utf-8"))
+
+
 def _dataset(path: Path, asked: Format) -> ds.Dataset:
     parquet = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-    if path.is_dir() or path.suffix.lower() in PARQUET:
+    if not _is_text(path):
         return ds.dataset([str(file) for file in parquet], format="parquet")
     text = ds.CsvFileFormat(
-        parse_options=pyarrow.csv.ParseOptions(
-            delimiter=asked.separator or separator_of(head_of(path, asked.encoding or "utf-8"))
-        ),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=_separator(path, asked)),
         convert_options=pyarrow.csv.ConvertOptions(
             decimal_point=asked.decimal or ".", null_values=["", *MISSING_MARKS], strings_can_be_null=True
         ),
@@ -167,11 +173,10 @@ def _features(schema: pa.Schema, roles: Roles) -> list[str]:
 
 def _refuse_codes(path: Path, asked: Format, names: list[str]) -> None:
     """Refuse digits with leading zeros: codes in a table in memory, of which numbers lose the zeros."""
-    if path.is_dir() or path.suffix.lower() in PARQUET:
+    if not _is_text(path):
         return
-    encoding = asked.encoding or "utf-8"
-    sep = asked.separator or separator_of(head_of(path, encoding))
-    head = pd.read_csv(path, sep=sep, encoding=encoding, dtype=str, nrows=HEAD, usecols=names)
+    how = {"sep": _separator(path, asked), "encoding": asked.encoding or "utf-8"}
+    head = pd.read_csv(path, dtype=str, nrows=HEAD, usecols=names, **how)
     if codes := [name for name in names if are_codes(head[name])]:
         raise TableError(
             f"tables larger than memory are of numbers alone, and {listed(list(map(repr, codes)), 6)} with "

@@ -196,7 +196,7 @@ def test_bad_sources_are_refused(make, error, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda call, y: y[: 60 - 10 * call], "yields 50 rows, after 60 before"),
+        (lambda call, y: y[: 60 - 10 * call], "saw 50 of them where the first saw 60"),
         (lambda call, y: np.roll(y, call), "other rows, or in another order"),
         (lambda call, y: y + call, "other rows, or in another order"),
     ],

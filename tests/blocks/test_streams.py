@@ -296,7 +296,7 @@ class Shrinking(LocalSource):
     ("source", "message"),
     [
         (Shrinking, "saw 2000 of them where the first saw 3000"),
-        (lambda make, _: GeneratedSource(make), "yields 2000 rows, after 3000 before"),
+        (lambda make, _: GeneratedSource(make), "saw 2000 of them where the first saw 3000"),
     ],
     ids=["any", "generated"],
 )

@@ -50,6 +50,7 @@ from onefit._linalg.factorization import (
     solve_each,
     solve_inside,
     solve_or_fit,
+    triangular_inverse,
     wide_pseudo_factor,
 )
 from onefit._linalg.rows import row_diagonals, row_matrices, row_times, weighted_rows, with_axes
@@ -109,6 +110,7 @@ __all__ = [
     "times",
     "times_upper",
     "transposed_times",
+    "triangular_inverse",
     "weighted_rows",
     "wide_pseudo_factor",
     "with_axes",

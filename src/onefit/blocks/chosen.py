@@ -18,7 +18,7 @@ from typing import NamedTuple, Self, final
 
 import numpy as np
 
-from onefit._linalg import cholesky, product
+from onefit._linalg import cholesky, product, triangular_inverse
 from onefit._typing import Array
 from onefit.blocks.left_out_path import KnownRefits
 from onefit.blocks.models import Knots, Models, Points, Quadratic, pieces
@@ -95,7 +95,7 @@ class Pattern:
     def root(self) -> Array | None:
         """W with W Wᵀ the inverse of the Hessian, where it has one: (p, p)."""
         factor = cholesky(self.gram)
-        return None if factor is None else np.asarray(np.linalg.inv(factor).T, dtype=np.float64)
+        return None if factor is None else triangular_inverse(factor).T
 
     def widest(self, X: Array) -> Array:
         """Squared length of each of some rows in the inverse Hessian over all columns: (r,)."""

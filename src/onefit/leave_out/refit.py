@@ -172,9 +172,7 @@ def _solve_together(
     fit: Fit, removed: Mapping[int, Index], judged: Mapping[int, Index], starts: Mapping[int, Direction]
 ) -> dict[int, Anew]:
     """Those that are solved all at once, where that is quicker than one by one."""
-    if not removed or not batched.applies(fit):
-        return {}
-    if batched.cost(fit).seconds >= _cost_alone(fit).seconds:
+    if not removed or not batched.applies(fit) or batched.cost(fit).seconds >= _cost_alone(fit).seconds:
         return {}
     ends = batched.solve_without(fit, list(removed.values()), [starts.get(k) for k in removed])
     return {

@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from onefit.blocks import Block
+from onefit.blocks.newton import check_rows
 from onefit.sources.base import LocalSource
 from onefit.sources.checks import Layout
 
@@ -64,8 +65,13 @@ class GeneratedSource(LocalSource):
             mark += _mark(block, count)
             count += block.X.shape[0]
             yield name, block
-        if self._seen is not None and self._seen != (count, mark):
-            raise ValueError(_of_other_rows(count, self._seen[0]))
+        before = self._seen or (count, mark)
+        check_rows(count, before[0])
+        if mark != before[1]:
+            raise ValueError(
+                "the function yields other rows, or in another order, than before: rows are passed over "
+                "several times, so seed what draws them"
+            )
         self._seen = count, mark
 
 
@@ -76,18 +82,6 @@ def _mark(block: Block, before: int) -> float:
         return 0.0
     places = before + 1.0 + np.arange(len(y))
     return float(np.sum(places @ y))
-
-
-def _of_other_rows(count: int, before: int) -> str:
-    if count == before:
-        return (
-            "the function yields other rows, or in another order, than before: rows are passed over several "
-            "times, so seed what draws them"
-        )
-    return (
-        f"the function yields {count} rows, after {before} before: it has to return a new iterator of the "
-        "same rows each time that it is called"
-    )
 
 
 def _parts(number: int, made: Any) -> tuple[Any, Any, Any]:

@@ -138,17 +138,20 @@ def test_the_diagonal_leads_there_too(weighted, intercept, sparse):
 
 def test_where_the_diagonal_takes_too_long_a_neighbour_takes_over(monkeypatch):
     """As on patterns that are as large as the sample, without a ridge."""
-    fit = newton.solve(Fit.at_start(drawn(L1(0.02), n=60, p=80))).fit
-    start, curvature = Fit(fit.problem.without(3), fit.coef, fit.intercept), factor(fit)
-    alone = on_pattern.approach(start, curvature, 1e-8)
-    assert alone.is_spent
-    assert not alone.is_there
+    fit = newton.solve(Fit.at_start(drawn(L1(0.005), n=60, p=80))).fit
+    curvature = factor(fit)
+    starts = [Fit(fit.problem.without(row), fit.coef, fit.intercept) for row in range(8)]
+    alone = [on_pattern.approach(start, curvature, 1e-8) for start in starts]
+    spent = [k for k, own in enumerate(alone) if own.is_spent]  # rounding decides where it takes too long
+    assert spent
+    assert not any(alone[k].is_there for k in spent)
     assert curvature.is_definite  # which takes a factor
     monkeypatch.setattr(on_pattern, "_by_factor", lambda _: Work(np.inf))
-    assert on_pattern.lead(curvature, start) is None
-    led = on_pattern.approach(start, curvature, 1e-8)
-    assert not led.is_spent
-    assert led.fit.objective < alone.fit.objective
+    assert on_pattern.lead(curvature, starts[0]) is None
+    for k in spent:
+        led = on_pattern.approach(starts[k], curvature, 1e-8)
+        assert not led.is_spent
+        assert led.fit.objective < alone[k].fit.objective
 
 
 def test_only_a_factor_at_hand_serves(optimum, monkeypatch):

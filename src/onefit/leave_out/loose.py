@@ -1,9 +1,9 @@
 """What is left open where nothing curves, so that a refit has several optima: its intercept, or coefficients.
 
 With the coefficients as they are the objective is convex and straight in pieces as a function of the
-intercept.  Where no row sits strictly inside a kink it has a flat bottom, and every intercept there is as
-good.  libsvm then takes the middle one; so do we, and the bound reaches to the ends where a model's own
-solver is not known to do so.
+intercept.  Where rows on kinks do not hold it on both sides it has a flat bottom, and every intercept
+there is as good.  libsvm then takes the middle one; so do we, and the bound reaches to the ends where a
+model's own solver is not known to do so.
 
 Where the penalty does not curve either, coefficients may be open, too.  They are determined if the rows that
 are held strictly inside a kink have full rank on the columns that no kink of the penalty strictly holds:

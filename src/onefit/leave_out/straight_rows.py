@@ -35,6 +35,10 @@ def _two_of(values: Array, first: Index) -> tuple[Array, Array]:
 
 
 def strictly_held(dual: Array, least: Array, most: Array, on_kink: Mask, tie: float) -> Mask:
-    """Problems, along the last axis, in which a row strictly inside its kink holds the intercept."""
-    inside = on_kink & (dual > least + tie) & (dual < most - tie)
-    return np.asarray(inside.any(axis=0))
+    """Problems, along the last axis, in which rows on kinks hold the intercept beside given coefficients.
+
+    Where it rises the objective does by what their duals are below the largest slopes, and where it falls by
+    what they are above the least.
+    """
+    up, down = on_kink & (dual < most - tie), on_kink & (dual > least + tie)
+    return np.asarray(up.any(axis=0) & down.any(axis=0))

@@ -20,11 +20,12 @@ import numpy as np
 
 from onefit._linalg import cholesky, product, triangular_inverse
 from onefit._typing import Array
+from onefit.blocks.anew import DoubtfulRows, SolvedRows, solve_without
 from onefit.blocks.left_out_path import KnownRefits
 from onefit.blocks.models import Knots, Models, Points, Quadratic, pieces
 from onefit.blocks.newton import SolvedStrengths
 from onefit.blocks.patterns import Patterns
-from onefit.blocks.rows import Block, Largest
+from onefit.blocks.rows import Block, Largest, Rows
 from onefit.blocks.step import Left, StepPath
 from onefit.blocks.sums import RowSums
 from onefit.leave_out.prove import radius
@@ -184,15 +185,21 @@ class ChosenStrength:
         Where the penalty has kinks.
     patterns : Patterns or None
         What solves rows whose pattern changes.
+    quadratic : Quadratic
+        The second-order model at the solution.
     rounding : float
         Relative error of steps.
+    anew : SolvedRows or None
+        Rows that were solved without themselves.
     """
 
     path: StepPath
     widest: float
     pattern: Pattern | None
+    quadratic: Quadratic
     patterns: Patterns | None = None
     rounding: float = 0.0
+    anew: SolvedRows | None = None
 
     @classmethod
     def of(cls, path: StepPath, found: Quadratic) -> Self:
@@ -200,7 +207,7 @@ class ChosenStrength:
         judge, (penalty,), coef = path.judges[0], path.models.penalties, path.points.coefs[0]
         l1, l2 = penalty.strengths(coef.shape)
         pattern = Pattern.of(found, coef, l1, judge.shrink * l2) if np.any(l1) else None
-        return cls(path, np.inf, pattern)
+        return cls(path, np.inf, pattern, found)
 
     @classmethod
     def of_squares(
@@ -243,7 +250,7 @@ class ChosenStrength:
         # the curvature is the same everywhere, so that it is all one how wide rows are
         pattern = cls.of(path, found).pattern
         pattern = pattern and replace(pattern, nonnegative=nonnegative)
-        return cls(path, 1.0, pattern, patterns, rounding_of_slack(judge.condition))
+        return cls(path, 1.0, pattern, found, patterns, rounding_of_slack(judge.condition))
 
     def widest_of(self, block: Block) -> Largest:
         """Largest squared length of a row of a block."""
@@ -255,6 +262,17 @@ class ChosenStrength:
         """Left-out values of the rows of a block, and how far they may be off."""
         parts = pieces(block, self.path.models.metric, self.path.points.centre)
         return RowValues.joined([self._values(*part) for part in parts])
+
+    def drawn(self, block: Block, losses: Array, sizes: Array, most: int) -> DoubtfulRows:
+        """Some of the rows of a block that may be off, with their losses and what these may change."""
+        target = np.asarray(self.path.models.metric.target(block.y), dtype=np.float64)
+        return DoubtfulRows.of(most, block._replace(y=target), self.path.points.centre, losses, sizes)
+
+    def solved_anew(self, rows: Rows, some: DoubtfulRows, *, n: int) -> Self:
+        """Solve some rows without themselves, in passes over all of them."""
+        if self.pattern is not None and self.pattern.nonnegative:
+            return self
+        return replace(self, anew=solve_without(rows, self.path, self.quadratic, some, n=n))
 
     def of_refits(self, fitted: Array, y: Array, weights: Array, refits: KnownRefits) -> RowValues:
         """Values of rows that were solved without themselves."""
@@ -277,6 +295,9 @@ class ChosenStrength:
         bounds, rows = np.zeros(len(y)), np.flatnonzero(unsure)
         if rows.size:
             bounds[rows] = self._bounds(X[rows], Left(*(part[rows] for part in left)), weights[rows])
+        if self.anew is not None:
+            rows, own = self.anew.among(X, y, weights, left.fitted)
+            eta[rows], bounds[rows] = self.anew.left_out[own], self.anew.bounds[own]
         bounds += self._off(eta - left.fitted, slack)
         return RowValues(
             left.fitted,

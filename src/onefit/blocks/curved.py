@@ -12,7 +12,16 @@ from onefit._linalg import cholesky, condition
 from onefit._typing import Array
 from onefit.blocks.chosen import ChosenStrength
 from onefit.blocks.models import Knots, Models, Points, Quadratic, null_points, summed
-from onefit.blocks.newton import ALIKE, FARTHEST, SETTLED, SolvedStrengths, Start, check_rows, solve_all
+from onefit.blocks.newton import (
+    ALIKE,
+    FARTHEST,
+    MOST_PASSES,
+    SETTLED,
+    SolvedStrengths,
+    Start,
+    check_rows,
+    solve_all,
+)
 from onefit.blocks.rows import Block, Rows, Summary
 from onefit.blocks.step import StepPath
 from onefit.blocks.tuning import TunedPath, chosen_of, longer, visited
@@ -95,7 +104,12 @@ class CurvedSolver:
     def solve(self, strengths: list[float], start: Start, *, settled: float = SETTLED) -> None:
         """Solve some strengths from where they are said to start."""
         models, n = self._models(strengths), self.summary.rows
-        solved = solve_all(self.rows, models, start, n=n, settled=settled)
+        solved, last = solve_all(self.rows, models, start, n=n, settled=settled)
+        if unsettled := int(np.count_nonzero(np.isinf(last))):
+            raise SolverError(
+                f"Newton's method did not settle in {MOST_PASSES} passes for {unsettled} strengths: "
+                "the problem may have no finite minimum, as with separable classes and hardly a penalty"
+            )
         knots = [strengths[j] for j in start.knots.at]
         for j, strength in enumerate(strengths):
             coef, level, found = solved.points.coefs[j], float(solved.points.levels[j]), solved.quadratics[j]

@@ -7,19 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
-from typing import Any, final
+from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 
 from onefit._typing import Array
+from onefit.blocks.anew import DoubtfulRows, most_rows
 from onefit.blocks.chosen import ChosenStrength
 from onefit.blocks.loss_sums import LossSums
 from onefit.blocks.newton import check_rows
 from onefit.blocks.rows import Added, Block, Largest, Rows
 from onefit.blocks.written import write_rows
 from onefit.exceptions import UnreliableWarning
+from onefit.leave_out.draws import Draw, spread, unseen
+from onefit.leave_out.sample import FEWEST
 from onefit.metrics import LinearMetric
-from onefit.numerics import EXACT, TINY, UNRELIABLE
+from onefit.numerics import CONFIDENCE, EXACT, KNOWN, TINY, UNRELIABLE
 from onefit.risk.presentation import trust
 
 
@@ -40,6 +43,8 @@ class RowSum(Added):
         Sum of the leverages.
     largest : Largest
         Of them.
+    doubtful : DoubtfulRows
+        Some of those that may be off.
     """
 
     rows: int
@@ -48,15 +53,32 @@ class RowSum(Added):
     unknown: int
     df: float
     largest: Largest
+    doubtful: DoubtfulRows
+
+    @property
+    def value(self) -> float:
+        """Weighted mean of the losses."""
+        return float(self.losses.risks[0])
+
+    @property
+    def std_error(self) -> float:
+        """Its sampling standard error."""
+        return float(self.losses.std_errors[0])
+
+    @property
+    def error(self) -> float:
+        """How far the mean may be off."""
+        return np.inf if self.unknown else self.off / self.losses.weight
 
 
-def _sum_of_rows(block: Block, judge: ChosenStrength, metric: LinearMetric) -> RowSum:
+def _sum_of_rows(block: Block, judge: ChosenStrength, metric: LinearMetric, most: int) -> RowSum:
     values = judge.left_out(block)
     target, weights = _read(block, metric)
     held = weights > 0
     losses = np.where(held, metric.losses(target, values.left_out), 0.0)
     spread = np.where(held, metric.spread(target, values.left_out, values.bounds), 0.0)
     known = np.isfinite(spread)
+    change = np.abs(losses - np.where(held, metric.losses(target, values.fitted), 0.0))
     return RowSum(
         len(target),
         LossSums.of(losses, np.zeros((1, len(losses))), weights),
@@ -64,6 +86,7 @@ def _sum_of_rows(block: Block, judge: ChosenStrength, metric: LinearMetric) -> R
         int(np.count_nonzero(~known)),
         float(values.leverages.sum()),
         Largest(float(values.leverages.max(initial=0.0))),
+        judge.drawn(block, losses, weights * np.minimum(spread, change), most + 1),
     )
 
 
@@ -110,9 +133,10 @@ class BlocksEstimate:
         Sum of the leverages d_i h_i, and the largest.
     approx_error : float
         ``value`` is within this of the mean over exact refits; infinite where that is not known.
-    guarantee : {"exact", "bounded", "rough"}
-        To numerical precision, proven, or not known of ``n_unknown`` rows.
+    guarantee : {"exact", "bounded", "sampled", "rough"}
+        To numerical precision, proven, at 95 % by refits of some rows, or not known of ``n_unknown`` rows.
     n_unknown : int
+        Rows of whose refits nothing is known.
     loss_name : str
     classes : array or None
 
@@ -196,6 +220,50 @@ class BlocksEstimate:
         return trust(self.guarantee, self.approx_error, "", noted=bool(self.notes))
 
 
+class Judged(NamedTuple):
+    """A mean over all rows, how far it may be off, and what is behind that."""
+
+    value: float
+    off: float
+    guarantee: str
+    total: RowSum
+    judge: ChosenStrength
+
+    @classmethod
+    def of(cls, rows: Rows, judge: ChosenStrength, metric: LinearMetric, count: int) -> Self:
+        """Judge all rows in a pass, and solve some of them anew if that may be off by too much."""
+        most = most_rows(count, rows.shape[1])
+        total = rows.total(partial(_sum_of_rows, judge=judge, metric=metric, most=most))
+        check_rows(total.losses.count, count)
+        if not total.error <= KNOWN * total.std_error:
+            before, (some, chances) = total, total.doubtful.drawn()
+            judge = judge.solved_anew(rows, some, n=total.rows)
+            total = rows.total(partial(_sum_of_rows, judge=judge, metric=metric, most=0))
+            value, off = _sampled(before, some, chances, judge, metric)
+            if off < total.error and not total.error <= KNOWN * total.std_error:
+                return cls(value, off, "sampled", total, judge)
+        is_exact = total.error <= EXACT * max(abs(total.value), TINY)
+        guarantee = "rough" if total.unknown else "exact" if is_exact else "bounded"
+        return cls(total.value, total.error, guarantee, total, judge)
+
+
+def _sampled(
+    before: RowSum, some: DoubtfulRows, chances: Array, judge: ChosenStrength, metric: LinearMetric
+) -> tuple[float, float]:
+    """Correct a mean by the difference estimator (``leave_out.draws``); how far it may be off, at 95 %."""
+    found, weight = judge.anew, before.losses.weight
+    if found is None or len(found.y) < len(some.y):
+        return before.value, np.inf
+    rest = max(some.total - float(some.sizes.sum()), 0.0)
+    if rest > 0 and (len(found.y) < FEWEST or not np.any(chances < 1.0)):  # too few to tell of the others
+        return before.value, np.inf
+    off = found.weights * (metric.losses(found.y, found.left_out) - found.losses) / weight
+    error, quantile = spread(off / chances, 1.0 - chances, CONFIDENCE)
+    draw, effect = Draw(np.arange(len(off)), chances), np.append(some.sizes, rest) / weight
+    left = unseen(off, effect, draw, CONFIDENCE)
+    return before.value + float(np.sum(off / chances)), quantile * error + left
+
+
 def estimate_rows(
     rows: Rows,
     judge: ChosenStrength,
@@ -222,17 +290,14 @@ def estimate_rows(
     UnreliableWarning
         If the risk may be off by more than half of its standard error.
     """
-    total = rows.total(partial(_sum_of_rows, judge=judge, metric=metric))
-    check_rows(total.losses.count, count)
-    value, error = float(total.losses.risks[0]), float(total.losses.std_errors[0])
-    off = np.inf if total.unknown else total.off / total.losses.weight
-    guarantee = "rough" if total.unknown else "exact" if off <= EXACT * max(abs(value), TINY) else "bounded"
+    value, off, guarantee, total, judge = Judged.of(rows, judge, metric, count)
+    error = total.std_error
     if guarantee != "exact" and not off <= UNRELIABLE * error:
         known = f"may be off by {off:.2g}, with a standard error of {error:.2g}"
         warnings.warn(
             f"the {metric.loss_name} of {value:.4g} "
-            + (f"rests on {total.unknown} rows of whose refits nothing is known" if total.unknown else known)
-            + ": regularise more, or fit a sample of the rows in memory, where rows are solved anew",
+            + (f"rests on {total.unknown} rows of whose refits nothing is known" if off == np.inf else known)
+            + ": regularise more, or judge a sample of the rows in memory",
             UnreliableWarning,
             stacklevel=4,
         )

@@ -138,6 +138,26 @@ class Knots(NamedTuple):
         return cls(at, shares, nearest)
 
 
+class RemovedRows(NamedTuple):
+    """A row for each strength, which it is solved without.
+
+    Attributes
+    ----------
+    X : (J, p) array
+        Less the centre.
+    y, weights : (J,) arrays
+        Target and weight.
+    """
+
+    X: Array
+    y: Array
+    weights: Array
+
+    def some(self, which: Index) -> RemovedRows:
+        """Return those of some strengths."""
+        return RemovedRows(*(part[which] for part in self))
+
+
 @final
 @dataclass(frozen=True)
 class Sums(Added):
@@ -165,6 +185,23 @@ class Sums(Added):
     masses: Array
     firsts: Array
     grams: Array
+
+    def less(self, models: Models, points: Points, curved: Index, removed: RemovedRows) -> Sums:
+        """Return the sums of each strength without what a row of its own makes of them."""
+        (X, y, weights), loss = removed, models.loss
+        eta = np.einsum("ij,ij->i", X, points.coefs) + points.levels
+        own, gradient = weights * loss.value(y, eta), weights * loss.gradient(y, eta)
+        curvature = (weights * loss.hessian(y, eta))[curved]
+        along = curvature[:, None] * X[curved]
+        return Sums(
+            self.rows,
+            self.losses - own,
+            self.totals - gradient,
+            self.slopes - gradient[:, None] * X,
+            self.masses - curvature,
+            self.firsts - along,
+            self.grams - along[:, :, None] * X[curved, None, :],
+        )
 
 
 def summed(block: Block, models: Models, points: Points, curved: Index, *, single: bool = False) -> Sums:
@@ -252,6 +289,18 @@ class Quadratic:
         return replace(
             self, value=float(sums.losses[j]), total=total, slope=sums.slopes[j] - total * self.means
         )
+
+    def without(self, x: Array, loss: float, gradient: float, hessian: float) -> Self:
+        """Return the model without a row, of which these are w times the loss and its derivatives."""
+        value, total, apart = self.value - loss, self.total - gradient, x - self.means
+        slope = self.slope + self.total * self.means - gradient * x
+        if not np.isfinite(self.mass):
+            gram = self.gram - hessian * np.outer(x, x)
+            return replace(self, value=value, slope=slope, gram=gram)
+        mass = max(self.mass - hessian, np.finfo(float).tiny)
+        means = self.means - hessian / mass * apart
+        gram = self.gram - hessian * (self.mass / mass) * np.outer(apart, apart)
+        return type(self)(value, total, mass, means, slope - total * means, gram)
 
     def moved(self, change: Array) -> Self:
         """Return the same model seen from a step further."""

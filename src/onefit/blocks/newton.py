@@ -17,9 +17,10 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from onefit._typing import Array
-from onefit.blocks.models import Knots, Models, Points, Quadratic, summed
+from onefit.blocks.models import Knots, Models, Points, Quadratic, RemovedRows, summed
 from onefit.blocks.rows import Rows
 from onefit.exceptions import SolverError
+from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.mixing import ChordStep, mixed
 
@@ -47,12 +48,16 @@ class Start(NamedTuple):
         Strengths whose curvature is wanted at their solutions, and which serve the others.
     single : bool
         Whether it may come from products in single precision.
+    is_model_there : bool
+        Whether the first step needs no pass: what is known is the second-order model at the points, and near
+        enough to that at the solutions.
     """
 
     points: Points
     quadratics: tuple[Quadratic | None, ...]
     knots: Knots
     single: bool = False
+    is_model_there: bool = False
 
     @classmethod
     def at(cls, points: Points) -> Self:
@@ -137,8 +142,14 @@ class Aim(NamedTuple):
 
 
 def solve_all(
-    rows: Rows, models: Models, start: Start, *, n: int, settled: float = SETTLED
-) -> SolvedStrengths:
+    rows: Rows,
+    models: Models,
+    start: Start,
+    *,
+    n: int,
+    settled: float = SETTLED,
+    removed: RemovedRows | None = None,
+) -> tuple[SolvedStrengths, Array]:
     """Minimise the objectives of all strengths, in passes over the rows.
 
     Parameters
@@ -150,22 +161,25 @@ def solve_all(
         Rows that each pass must see.
     settled : float
         Newton decrement, relative to the loss, that may be left.
+    removed : RemovedRows, optional
+        A row for each strength, which its objective is without.
+
+    Returns
+    -------
+    SolvedStrengths
+    (J,) array
+        Newton decrement of the last step, relative to the loss; infinite where steps did not become small.
 
     Raises
     ------
     SolverError
-        If the steps do not become small, or the rows are not the same in each pass.
+        If the loss is not finite, or the rows are not the same in each pass.
     """
-    points, knots, is_quadratic = start.points, start.knots, models.loss.is_quadratic
-    strengths = _started(models, start)
+    points, knots = start.points, start.knots
     scale, passes = float(np.finfo(float).tiny), 0
-    aim = Aim(min(ALIKE * n / len(points.centre), FARTHEST) ** 2, settled, is_quadratic)
-    while (active := np.flatnonzero([not one.done for one in strengths])).size:
-        if passes == MOST_PASSES:
-            raise SolverError(
-                f"Newton's method did not settle in {MOST_PASSES} passes for {len(active)} strengths: the "
-                "problem may have no finite minimum, as with separable classes and hardly a penalty"
-            )
+    aim = Aim(min(ALIKE * n / len(points.centre), FARTHEST) ** 2, settled, models.loss.is_quadratic)
+    strengths = _started(models, start, aim)
+    while (active := np.flatnonzero([not one.done for one in strengths])).size and passes < MOST_PASSES:
         own = [strengths[j] for j in active]
         curved = np.flatnonzero([one.curved for one in own])
         here = _points(own, points.centre)
@@ -173,6 +187,8 @@ def solve_all(
             partial(summed, models=models.some(active), points=here, curved=curved, single=start.single)
         )
         check_rows(sums.rows, n)
+        if removed is not None:
+            sums = sums.less(models.some(active), here, curved, removed.some(active))
         scale, passes = max(scale, float(np.nanmin(sums.losses))), passes + 1
         fresh = {
             int(active[j]): Quadratic.of(sums, int(j), place, intercept=models.intercept)
@@ -190,22 +206,28 @@ def solve_all(
                 found = one.quadratic.at(sums, place)
             one.take(found, scale, aim, fresh=is_fresh)
     quadratics = tuple(one.quadratic for one in strengths if one.quadratic is not None)
-    return SolvedStrengths(_points(strengths, points.centre), quadratics)
+    last = np.array([one.decrement if one.done else np.inf for one in strengths])
+    return SolvedStrengths(_points(strengths, points.centre), quadratics), last
 
 
-def _started(models: Models, start: Start) -> list[_Strength]:
-    points, is_quadratic = start.points, models.loss.is_quadratic
-    return [
+def _started(models: Models, start: Start, aim: Aim) -> list[_Strength]:
+    points, is_there = start.points, start.is_model_there
+    strengths = [
         _Strength(
             penalty,
             points.coefs[j],
             float(points.levels[j]),
             known,
-            known is None or is_quadratic,
+            known is None or (aim.is_quadratic and not is_there),
             j in start.knots.at,
+            near=is_there,
         )
         for j, (penalty, known) in enumerate(zip(models.penalties, start.quadratics, strict=True))
     ]
+    for one in strengths:
+        if is_there and one.quadratic is not None:
+            one.take(one.quadratic, max(one.quadratic.value, TINY), aim, fresh=True)
+    return strengths
 
 
 def _points(strengths: Sequence[_Strength], centre: Array) -> Points:

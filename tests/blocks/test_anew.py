@@ -1,0 +1,172 @@
+"""Rows that are solved without themselves in passes, beside refits, and what a sample of them says."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression, PoissonRegressor
+
+import onefit
+from onefit import LogisticLOO
+from onefit.blocks.anew import DoubtfulRows, most_rows
+from onefit.blocks.rows import Block
+from onefit.exceptions import UnreliableWarning
+from onefit.sources import ArraySource
+
+N, P = 240, 30
+
+
+def table(kind: str, *, n: int = N, p: int = P, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Some columns of numbers, and dummies of which most are rare."""
+    rng = np.random.default_rng(seed)
+    levels = np.minimum(rng.zipf(1.6, n) - 1, p - 6)
+    X = np.hstack([rng.normal(size=(n, 5)) + 3.0, np.eye(p - 5)[levels]])
+    eta = (X[:, :5] - 3.0) @ rng.normal(size=5) + X[:, 5:] @ rng.normal(size=p - 5)
+    y = (rng.uniform(size=n) < 1 / (1 + np.exp(-eta))).astype(int)
+    return X, y if kind == "classes" else rng.poisson(np.exp(0.4 * eta)), rng.integers(1, 4, n).astype(float)
+
+
+def logistic(l1_ratio: float, C: float, *, fit_intercept: bool = True) -> LogisticRegression:
+    solver = "saga" if l1_ratio else "lbfgs"
+    tight = {"tol": 1e-9, "max_iter": 200_000, "fit_intercept": fit_intercept}
+    return LogisticRegression(C=C, l1_ratio=l1_ratio, solver=solver, **tight)
+
+
+MODELS = {
+    "ridge": (logistic(0.0, 10.0), "classes"),
+    "no intercept": (logistic(0.0, 10.0, fit_intercept=False), "classes"),
+    "lasso": (logistic(1.0, 1.0), "classes"),
+    "elastic net": (logistic(0.5, 2.0), "classes"),
+    "counts": (PoissonRegressor(alpha=1e-3, tol=1e-10, max_iter=10_000), "counts"),
+}
+
+
+@pytest.mark.filterwarnings(
+    "ignore::onefit.NotOptimalWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("name", list(MODELS))
+def test_every_row_is_its_refit(name, sparse, weighted, tmp_path):
+    """Where rows and columns are few all are solved, and none is warned of."""
+    model, kind = MODELS[name]
+    X, y, w = table(kind)
+    X, w = sp.csr_array(X) if sparse else X, w if weighted else None
+    if name in {"lasso", "elastic net"} and sparse:
+        pytest.skip("saga is slow on it, and the rows are the same")
+    model.fit(X, y, sample_weight=w)
+    exact = onefit.loo(model, X, y, sample_weight=w, exact=True)
+    found = onefit.loo(model, ArraySource(X, y, w, rows=100))
+    assert found.value == pytest.approx(exact.value, rel=1e-6)
+    assert found.std_error == pytest.approx(exact.std_error, rel=1e-6)
+    assert found.approx_error <= 1e-5 * found.value
+    found.rows_to(tmp_path / "rows.parquet")
+    rows = pd.read_parquet(tmp_path / "rows.parquet")
+    np.testing.assert_allclose(rows["loss"], exact.losses, rtol=1e-5, atol=1e-7)
+    assert rows["bound"].max() < 1e-4
+
+
+def test_without_them_the_steps_are_off(monkeypatch):
+    """What the tests above would miss, were no row solved."""
+    X, y, _ = table("classes")
+    model = logistic(0.0, 10.0).fit(X, y)
+    exact = onefit.loo(model, X, y, exact=True)
+    monkeypatch.setattr("onefit.blocks.estimate.most_rows", lambda *_: 1)
+    with pytest.warns(UnreliableWarning):
+        found = onefit.loo(model, ArraySource(X, y, rows=100))
+    assert abs(found.value - exact.value) > 0.02 * exact.std_error
+    assert found.guarantee == "rough"
+
+
+def test_a_sample_tells_its_error(monkeypatch):
+    """Few rows are solved, of many whose bounds are too wide: the mean is within the error that is stated."""
+    monkeypatch.setattr("onefit.blocks.estimate.most_rows", lambda *_: 60)
+    inside, kinds = [], set()
+    for seed in range(10):
+        X, y, _ = table("classes", n=700, p=60, seed=seed)
+        model = logistic(0.0, 100.0).fit(X, y)
+        exact = onefit.loo(model, X, y, exact=True)
+        found = onefit.loo(model, ArraySource(X, y, rows=150))
+        kinds.add(found.guarantee)
+        assert found.approx_error < 0.5 * exact.std_error
+        inside.append(abs(found.value - exact.value) <= found.approx_error)
+    assert "sampled" in kinds
+    assert sum(inside) >= 9
+
+
+def test_estimators_tuned_in_passes_rest_on_them():
+    X, y, _ = table("classes")
+    in_memory = LogisticLOO(Cs=[10.0]).fit(X, y)
+    found = LogisticLOO(Cs=[10.0]).fit(ArraySource(X, y, rows=80))
+    assert found.loo_.value == pytest.approx(onefit.loo(in_memory, X, y, exact=True).value, rel=1e-6)
+    assert found.loo_.guarantee == "exact"
+
+
+def test_equal_rows_are_solved_once_and_all_known():
+    X, y, _ = table("classes", n=120)
+    X, y = np.vstack([X, X[:60]]), np.append(y, y[:60])
+    model = logistic(0.0, 10.0).fit(X, y)
+    exact, found = onefit.loo(model, X, y, exact=True), onefit.loo(model, ArraySource(X, y, rows=50))
+    assert found.value == pytest.approx(exact.value, rel=1e-6)
+
+
+def test_rows_without_an_optimum_stay_unknown():
+    """A level whose rows but one are of one class: without that one its coefficient has no end."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=200), np.arange(200) < 20])
+    y = (rng.uniform(size=200) < 0.5).astype(int)
+    y[:20] = np.arange(20) == 0
+    model = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000).fit(X, y)
+    with pytest.warns(UnreliableWarning, match="1 rows of whose refits nothing is known"):
+        found = onefit.loo(model, ArraySource(X, y, rows=64))
+    assert found.n_unknown == 1
+    assert found.guarantee == "rough"
+
+
+class TestSample:
+    @staticmethod
+    def parts(rng, size=1.0):
+        blocks = []
+        for _ in range(6):
+            sizes = rng.exponential(size=50) ** 2 * size
+            block = Block(rng.normal(size=(50, 3)), rng.normal(size=50), None)
+            blocks.append(DoubtfulRows.of(21, block, np.zeros(3), np.zeros(50), sizes))
+        return blocks
+
+    def test_any_order_of_blocks_draws_the_same(self):
+        blocks = self.parts(np.random.default_rng(0))
+        one, two = reduce(add, blocks), reduce(add, blocks[::-1])
+        np.testing.assert_array_equal(one.X, two.X)
+        assert one.total == pytest.approx(two.total)
+        drawn, chances = one.drawn()
+        assert len(drawn.y) == len(chances) == 20
+
+    def test_sums_are_right_on_average(self):
+        """Of what each row may change, and of any other value of it."""
+        totals, others, truth = [], [], []
+        for seed in range(400):
+            rng = np.random.default_rng(seed)
+            every = reduce(add, self.parts(rng))
+            drawn, chances = every.drawn()
+            totals.append(np.sum(drawn.sizes / chances) / every.total)
+            others.append(np.sum(drawn.sizes * drawn.y / chances))
+            truth.append(0.0)
+        assert np.mean(totals) == pytest.approx(1.0, abs=4 * np.std(totals) / 20)
+        assert np.mean(others) == pytest.approx(0.0, abs=4 * np.std(others) / 20)
+
+    def test_all_are_drawn_where_they_are_few(self):
+        block = Block(np.ones((5, 2)), np.arange(5.0), None)
+        drawn, chances = DoubtfulRows.of(6, block, np.zeros(2), np.zeros(5), np.arange(5.0)).drawn()
+        assert len(drawn.y) == 4  # those that may change
+        assert np.all(chances == 1.0)
+
+    def test_how_many(self):
+        assert most_rows(300, 40) >= 300
+        assert most_rows(10**7, 100) == 100
+        assert most_rows(10**7, 5) == 64
+        assert most_rows(10**6, 6000) == 1

@@ -115,6 +115,18 @@ def test_equal_rows_are_solved_once_and_all_known():
     assert found.value == pytest.approx(exact.value, rel=1e-6)
 
 
+def test_columns_that_depend_on_one_another():
+    """All levels of a factor beside an intercept, and no penalty: coefficients are open, predictors are not."""
+    rng = np.random.default_rng(0)
+    levels = np.minimum(rng.zipf(1.7, 300) - 1, 7)
+    X = np.hstack([rng.normal(size=(300, 3)), np.eye(8)[levels]])
+    y = rng.poisson(np.exp(0.3 * X @ rng.normal(size=11)))
+    model = PoissonRegressor(alpha=0.0, tol=1e-10, max_iter=10_000).fit(X, y)
+    exact, found = onefit.loo(model, X, y, exact=True), onefit.loo(model, ArraySource(X, y, rows=70))
+    assert found.value == pytest.approx(exact.value, rel=1e-6)
+    assert found.guarantee == "exact"
+
+
 def test_rows_without_an_optimum_stay_unknown():
     """A level whose rows but one are of one class: without that one its coefficient has no end."""
     rng = np.random.default_rng(0)

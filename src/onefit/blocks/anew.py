@@ -25,6 +25,7 @@ from onefit.blocks.models import Knots, Points, Quadratic, RemovedRows
 from onefit.blocks.newton import SETTLED, Start, solve_all
 from onefit.blocks.rows import Block, Rows
 from onefit.blocks.step import StepPath
+from onefit.leave_out.prove import SEEN
 from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
 
@@ -148,13 +149,15 @@ class SolvedRows(NamedTuple):
 
 
 def _form(x: Array, coef: Array, penalty: SeparablePenalty, found: Quadratic) -> float:
-    """Squared length of a row in the inverse Hessian at a solution, infinite where that is singular."""
+    """Squared length of a row in the inverse Hessian at a solution, infinite where nothing holds it."""
     l1, l2 = penalty.strengths(coef.shape)
     moves = np.flatnonzero((coef != 0) | (l1 == 0))
-    factored = Factorization.of(found.gram[np.ix_(moves, moves)] + np.diag(l2[moves]))
-    if not factored.is_definite:
+    K, z = found.gram[np.ix_(moves, moves)] + np.diag(l2[moves]), (x - found.means)[moves]
+    factored = Factorization.of(K)
+    half = z @ factored.inverse_root
+    missed = np.abs(K @ (factored.inverse_root @ half) - z)
+    if not factored.is_definite and np.any(missed > SEEN * np.sqrt(K.diagonal())):
         return np.inf
-    half = (x - found.means)[moves] @ factored.inverse_root
     return float(half @ half) + 1.0 / found.mass
 
 

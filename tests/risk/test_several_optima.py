@@ -443,3 +443,27 @@ def test_rows_along_a_straight_piece_of_the_loss_may_move(seed):
         est = onefit.loo(model, X, y, exact=True)
     coef, level, _ = clarabel_route.minimum(est._left_out.fit.problem.without(0))
     assert 0.1 < abs(X[0] @ coef + level - est._left_out.eta[0]) <= est.bounds[0] < 60.0
+
+
+@pytest.mark.parametrize("dependent", [False, True])
+def test_what_all_classes_have_in_common_is_no_other_optimum(dependent):
+    """Coefficients of a column, as many above zero as below: all may grow alike, and no probability changes."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(160, 10))
+    if dependent:
+        X = np.hstack([X, np.eye(4)[rng.integers(0, 4, 160)]])
+    y = (X @ rng.normal(size=(X.shape[1], 4)) + rng.gumbel(size=(160, 4))).argmax(axis=1)
+    model = LogisticRegression(C=1.0, l1_ratio=1.0, solver="saga", tol=1e-8, max_iter=100_000).fit(X, y)
+    fit = onefit.loo(model, X, y)._left_out.fit
+    refits, moving = [solution_without(fit, i).fit for i in range(8)], 0
+    for refit in refits:
+        flat = np.all(refit.coef != 0, axis=1) & (np.sign(refit.coef).sum(axis=1) == 0)
+        room = 0.5 * np.where(flat, np.abs(refit.coef).min(axis=1), 0.0)
+        moved = Fit(refit.problem, refit.coef + room[:, None], refit.intercept)
+        assert moved.objective == pytest.approx(refit.objective, rel=1e-9)
+        assert is_determined(refit)
+        moving += room.max() > 1e-3
+    assert moving
+    est = onefit.loo(model, X, y, exact=True)
+    assert not any("several optima" in note for note in est.notes)
+    assert est.guarantee == "exact"

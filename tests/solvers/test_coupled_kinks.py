@@ -6,7 +6,8 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose
 
 from onefit.cost import Work
-from onefit.curvature import factor
+from onefit.curvature import Direction, factor
+from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.losses import Multinomial
 from onefit.penalties import L1, L2, ElasticNet
@@ -106,7 +107,8 @@ def test_the_gap_is_none_at_the_optimum_only(optimum):
 
 @pytest.mark.parametrize(("weighted", "intercept", "sparse"), CASES)
 @pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES)
-def test_a_factor_leads_to_the_optimum_without_a_row(penalty, weighted, intercept, sparse):
+def test_a_factor_leads_to_the_optimum_without_a_row(penalty, weighted, intercept, sparse, monkeypatch):
+    monkeypatch.setattr(on_pattern, "_by_own_factor", lambda _: Work(np.inf))  # which few columns would
     fit = newton.solve(
         Fit.at_start(drawn(penalty, weighted=weighted, intercept=intercept, sparse=sparse))
     ).fit
@@ -148,10 +150,25 @@ def test_where_the_diagonal_takes_too_long_a_neighbour_takes_over(monkeypatch):
     assert curvature.is_definite  # which takes a factor
     monkeypatch.setattr(on_pattern, "_by_factor", lambda _: Work(np.inf))
     assert on_pattern.lead(curvature, starts[0]) is None
+    monkeypatch.setattr(on_pattern, "_by_own_factor", lambda _: Work(np.inf))
     for k in spent:
         led = on_pattern.approach(starts[k], curvature, 1e-8)
         assert not led.is_spent
         assert led.fit.objective < alone[k].fit.objective
+
+
+def test_a_neighbour_gives_way_to_a_factor_that_takes_less(monkeypatch):
+    fit = newton.solve(Fit.at_start(drawn(L1(0.005), n=60, p=80))).fit
+    start, curvature = Fit(fit.problem.without(0), fit.coef, fit.intercept), factor(fit)
+    assert curvature.is_definite
+    led = on_pattern.Led(start, start.tangent, neighbour=curvature)
+    gradient = Direction(start.free_gradient, start.intercept_gradient)
+    monkeypatch.setattr(on_pattern, "_by_own_factor", lambda _: Work(np.inf))
+    led.solve(gradient)
+    monkeypatch.setattr(on_pattern, "_by_own_factor", lambda _: Work(0.0))
+    monkeypatch.setattr(on_pattern, "TOO_MANY", 0.1)
+    with pytest.raises(SolverError, match="longer than a factor"):
+        led.solve(gradient)
 
 
 def test_only_a_factor_at_hand_serves(optimum, monkeypatch):

@@ -220,7 +220,7 @@ class BlocksEstimate:
         return trust(self.guarantee, self.approx_error, "", noted=bool(self.notes))
 
 
-class Judged(NamedTuple):
+class MeanOverRows(NamedTuple):
     """A mean over all rows, how far it may be off, and what is behind that."""
 
     value: float
@@ -290,7 +290,7 @@ def estimate_rows(
     UnreliableWarning
         If the risk may be off by more than half of its standard error.
     """
-    value, off, guarantee, total, judge = Judged.of(rows, judge, metric, count)
+    value, off, guarantee, total, judge = MeanOverRows.of(rows, judge, metric, count)
     error = total.std_error
     if guarantee != "exact" and not off <= UNRELIABLE * error:
         known = f"may be off by {off:.2g}, with a standard error of {error:.2g}"

@@ -228,7 +228,8 @@ def _approached(
             return near
     sweeps = goes_by_column(start)
     if on_pattern.serves(curvature, start) and not (sweeps and _sweeps_take_less(start)):
-        return on_pattern.approach(begun, curvature, ROUGH).fit
+        led = on_pattern.approach(begun, curvature, ROUGH)
+        return solve(led.fit).fit if led.is_spent else led.fit
     if sweeps:
         return moved_by_column(start, rows, little, begun)
     near = approached(begun, curvature, ROUGH).fit

@@ -191,7 +191,15 @@ class Together(Optima):
 
     @property
     def is_point(self) -> bool:
-        """Whether there is no direction but the constant in all intercepts, which is none."""
+        """Whether no row tells a move of some outputs from that of others.
+
+        Outputs that move alike in the rows that are held do so in every row that depends on those.
+        """
+        Z = _rows_on(self.fit, np.unique(np.concatenate([face.free for face in self.faces])))
+        apart = null_space(Z[self.faces[0].held])
+        moved, parts = np.abs(Z @ apart), np.abs(Z) @ np.abs(apart)
+        if not np.any(moved.max(axis=1, initial=0.0) > SAME * parts.max(axis=1, initial=0.0)):
+            return True
         return self.directions.shape[1] <= int(np.all(self.fit.problem.intercept))
 
     def _apart(self, pairs: Iterable[tuple[int, int]], rows: Index | Mask) -> Array:

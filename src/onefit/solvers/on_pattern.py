@@ -24,11 +24,19 @@ from onefit.penalties import Tangent
 from onefit.solvers import newton
 from onefit.solvers.line_search import ROUNDING
 from onefit.solvers.pattern_step import newton_step
-from onefit.solvers.truncated import FALLING, Approach, Solve, answered, by_diagonal, diagonal
+from onefit.solvers.truncated import (
+    FALLING,
+    MOST_PRODUCTS,
+    Approach,
+    Solve,
+    answered,
+    by_diagonal,
+    diagonal,
+)
 
 PRODUCTS = 12  # with K that a step takes, about, by the factor of a neighbour
 SINGLY = 3.0  # times as many by the diagonal
-TOO_MANY = 2.0  # times as many as thought, after which the diagonal is given up
+TOO_MANY = 2.0  # times as many as thought, after which a step is given up
 CALLS = 60.0  # around each
 STEPS = 4  # that end near an optimum, about
 MOST_STEPS = 12  # as many as find a pattern
@@ -43,8 +51,11 @@ def pays(fit: Fit) -> bool:
     problem, loss = fit.problem, fit.problem.loss
     if not problem.is_coupled or not fit.is_kinked or not loss.is_smooth or loss.is_quadratic:
         return False
-    own = cost.newton_step(problem.n, 0, max(1, fit.tangent.size), problem.n_coupled)
-    return cost_of_steps(fit).seconds < own.times(STEPS).seconds
+    return cost_of_steps(fit).seconds < _by_own_factor(fit).times(STEPS).seconds
+
+
+def _by_own_factor(fit: Fit) -> Work:
+    return cost.newton_step(fit.problem.n, 0, max(1, fit.tangent.size), fit.problem.n_coupled)
 
 
 def serves(neighbour: Curvature | None, fit: Fit) -> TypeGuard[CoupledBlock]:
@@ -85,7 +96,8 @@ def _by_factor(fit: Fit) -> Work:
 def approach(start: Fit, neighbour: Curvature | None, near: float) -> Approach:
     """Go near the optimum, until the root of the decrement is so small beside that of the objective.
 
-    Where the diagonal takes far more products than it was thought to, a neighbour takes over, or none does.
+    Where the diagonal takes far more products than it was thought to, a neighbour takes over, or none does; nor
+    does a neighbour whose products take longer than a factor of one's own.
     """
     fit, last, leading = start, np.inf, lead(neighbour, start)
 
@@ -153,8 +165,10 @@ class Led(CoupledBlock):
         return about
 
     def solve(self, gradient: Direction) -> Direction:
-        most = np.inf if self.neighbour else TOO_MANY * SINGLY * PRODUCTS
+        thought = PRODUCTS if self.neighbour else SINGLY * PRODUCTS
+        worth = _by_own_factor(self._here).seconds / _product(self._here).seconds if self.neighbour else 0.0
+        most = max(TOO_MANY * thought, worth)
         found, is_settled = answered(self._here, gradient, self._scaled, LOOSELY, most)
-        if not is_settled and self.neighbour is None:
-            raise SolverError("conjugate gradients by the diagonal of K take too long")
+        if not is_settled and most < MOST_PRODUCTS:
+            raise SolverError("conjugate gradients take longer than a factor of K")
         return found

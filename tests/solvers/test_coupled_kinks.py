@@ -166,7 +166,7 @@ def test_a_neighbour_gives_way_to_a_factor_that_takes_less(monkeypatch):
     monkeypatch.setattr(on_pattern, "_by_own_factor", lambda _: Work(np.inf))
     led.solve(gradient)
     monkeypatch.setattr(on_pattern, "_by_own_factor", lambda _: Work(0.0))
-    monkeypatch.setattr(on_pattern, "TOO_MANY", 0.1)
+    monkeypatch.setattr(on_pattern, "TOO_MANY", 1 / on_pattern.PRODUCTS)  # one product
     with pytest.raises(SolverError, match="longer than a factor"):
         led.solve(gradient)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import reduce
 from operator import add
 
@@ -125,6 +126,22 @@ def test_columns_that_depend_on_one_another():
     exact, found = onefit.loo(model, X, y, exact=True), onefit.loo(model, ArraySource(X, y, rows=70))
     assert found.value == pytest.approx(exact.value, rel=1e-6)
     assert found.guarantee == "exact"
+
+
+@pytest.mark.parametrize(("seed", "several"), [(0, 0), (1, 3), (11, 6)])
+def test_rows_with_several_optima_are_not_called_known(seed, several):
+    """As many levels above zero as below: they and the intercept may move, and a row of a level of its own."""
+    rng = np.random.default_rng(seed)
+    levels = np.minimum(rng.zipf(1.5, 120) - 1, 15)
+    X = np.hstack([rng.normal(size=(120, 2)), np.eye(16)[levels]])
+    y = (rng.uniform(size=120) < 1 / (1 + np.exp(-X @ rng.normal(size=18)))).astype(int)
+    model = logistic(1.0, 20.0).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreliableWarning)
+        exact, found = onefit.loo(model, X, y, exact=True), onefit.loo(model, ArraySource(X, y, rows=50))
+    assert len(exact._left_out.several) == found.n_unknown == several
+    assert abs(found.value - exact.value) <= exact.approx_error + 1e-6
+    assert found.guarantee == ("rough" if several else "exact")
 
 
 def test_rows_without_an_optimum_stay_unknown():

@@ -26,7 +26,7 @@ from onefit.blocks.newton import SETTLED, Start, solve_all
 from onefit.blocks.rows import Block, Rows
 from onefit.blocks.step import StepPath
 from onefit.leave_out.prove import SEEN
-from onefit.numerics import TINY
+from onefit.numerics import ON_BOUND, TINY
 from onefit.penalties import SeparablePenalty
 
 FEWEST = 64  # rows that are kept, where they fit in memory
@@ -122,7 +122,7 @@ class SolvedRows(NamedTuple):
     y, weights, losses, fitted : (m,) arrays
         Target, weight, loss by the step, and linear predictor with the row.
     left_out, bounds : (m,) arrays
-        Linear predictor without the row, and how far it may be off.
+        Linear predictor without the row, and how far it may be off: infinite where others are as good.
     """
 
     X: Array
@@ -148,10 +148,22 @@ class SolvedRows(NamedTuple):
         return X[row].tobytes(), float(y[row]), float(weights[row])
 
 
-def _form(x: Array, coef: Array, penalty: SeparablePenalty, found: Quadratic) -> float:
-    """Squared length of a row in the inverse Hessian at a solution, infinite where nothing holds it."""
+def _forms(x: Array, coef: Array, penalty: SeparablePenalty, found: Quadratic) -> tuple[float, float]:
+    """Squared length of a row in the inverse Hessian at a solution, infinite where nothing holds it.
+
+    First among coefficients on the support, then with those that no kink strictly holds at zero: they may move
+    where other solutions are as good.
+    """
     l1, l2 = penalty.strengths(coef.shape)
-    moves = np.flatnonzero((coef != 0) | (l1 == 0))
+    pull, inside = np.abs(found.slope + l2 * coef), (coef != 0) & (l1 > 0)
+    off = np.max(np.abs(pull[inside] / l1[inside] - 1.0), initial=0.0)  # what is left of those inside
+    support = (coef != 0) | (l1 == 0)
+    open_ones = support | (pull >= (1.0 - ON_BOUND - 2.0 * off) * l1)
+    here, there = (_form(np.flatnonzero(moves), x, l2, found) for moves in (support, open_ones))
+    return here, there
+
+
+def _form(moves: Index, x: Array, l2: Array, found: Quadratic) -> float:
     K, z = found.gram[np.ix_(moves, moves)] + np.diag(l2[moves]), (x - found.means)[moves]
     factored = Factorization.of(K)
     half = z @ factored.inverse_root
@@ -168,7 +180,7 @@ def _off(R: float | None, moved: Array, left: Array) -> Array:
     coefficient may have no end without the row that alone held it.
     """
     if R is None:
-        return np.full(len(moved), np.inf)
+        return np.full(moved.shape, np.inf)
     return np.where(R * moved < SHORT, R * moved**2 + left, np.inf)
 
 
@@ -198,7 +210,7 @@ def solve_without(rows: Rows, path: StepPath, found: Quadratic, some: DoubtfulRo
     solved, last = solve_all(rows, each, start, n=n, removed=RemovedRows(some.X, some.y, some.weights))
     eta = np.einsum("ij,ij->i", some.X, solved.points.coefs) + solved.points.levels
     own = zip(some.X, solved.points.coefs, each.penalties, solved.quadratics, strict=True)
-    forms = max(found.value, TINY) * np.array([_form(*parts) for parts in own])
-    off = _off(loss.self_concordance(), np.sqrt(last * forms), np.sqrt(SETTLED * forms))
+    forms = max(found.value, TINY) * np.array([_forms(*parts) for parts in own]).T
+    on_support, off = _off(loss.self_concordance(), np.sqrt(last * forms), np.sqrt(SETTLED * forms))
     values = some.X, some.y, some.weights, some.losses, fitted, eta, off
-    return SolvedRows(*(part[np.isfinite(eta + off)] for part in values))
+    return SolvedRows(*(part[np.isfinite(eta + on_support)] for part in values))

@@ -22,7 +22,7 @@ from onefit.exceptions import UnreliableWarning
 from onefit.leave_out.draws import Draw, spread, unseen
 from onefit.leave_out.sample import FEWEST
 from onefit.metrics import LinearMetric
-from onefit.numerics import CONFIDENCE, EXACT, KNOWN, TINY, UNRELIABLE
+from onefit.numerics import CONFIDENCE, EXACT, KNOWN, TINY, UNRELIABLE, resolution
 from onefit.risk.presentation import trust
 
 
@@ -252,7 +252,7 @@ def _sampled(
 ) -> tuple[float, float]:
     """Correct a mean by the difference estimator (``leave_out.draws``); how far it may be off, at 95 %."""
     found, weight = judge.anew, before.losses.weight
-    if found is None or len(found.y) < len(some.y):
+    if found is None or len(found.y) < len(some.y) or not np.isfinite(found.bounds).all():
         return before.value, np.inf
     rest = max(some.total - float(some.sizes.sum()), 0.0)
     if rest > 0 and (len(found.y) < FEWEST or not np.any(chances < 1.0)):  # too few to tell of the others
@@ -261,7 +261,8 @@ def _sampled(
     error, quantile = spread(off / chances, 1.0 - chances, CONFIDENCE)
     draw, effect = Draw(np.arange(len(off)), chances), np.append(some.sizes, rest) / weight
     left = unseen(off, effect, draw, CONFIDENCE)
-    return before.value + float(np.sum(off / chances)), quantile * error + left
+    least = resolution(before.value, before.std_error)
+    return before.value + float(np.sum(off / chances)), max(quantile * error + left, least)
 
 
 def estimate_rows(

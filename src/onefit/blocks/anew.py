@@ -26,6 +26,7 @@ from onefit.blocks.newton import SETTLED, Start, solve_all
 from onefit.blocks.rows import Block, Rows
 from onefit.blocks.step import StepPath
 from onefit.leave_out.prove import SEEN
+from onefit.leave_out.sample import FEWEST as LEAST_SAMPLE
 from onefit.numerics import ON_BOUND, TINY
 from onefit.penalties import SeparablePenalty
 
@@ -99,6 +100,11 @@ class DoubtfulRows:
     @property
     def _parts(self) -> tuple[Array, ...]:
         return self.X, self.y, self.weights, self.losses, self.sizes, self.priorities
+
+    @property
+    def is_worth_solving(self) -> bool:
+        """Whether these are all rows that may be off, or as many as tell of the others."""
+        return len(self.y) < self.most or self.most > LEAST_SAMPLE
 
     def drawn(self) -> tuple[Self, Array]:
         """All but the last of as many as there may be, and the probability of each: (m,)."""

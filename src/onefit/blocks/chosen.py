@@ -268,10 +268,13 @@ class ChosenStrength:
         target = np.asarray(self.path.models.metric.target(block.y), dtype=np.float64)
         return DoubtfulRows.of(most, block._replace(y=target), self.path.points.centre, losses, sizes)
 
+    @property
+    def solves_anew(self) -> bool:
+        """Whether rows can be solved without themselves in passes: not where coefficients are nonnegative."""
+        return self.pattern is None or not self.pattern.nonnegative
+
     def solved_anew(self, rows: Rows, some: DoubtfulRows, *, n: int) -> Self:
         """Solve some rows without themselves, in passes over all of them."""
-        if self.pattern is not None and self.pattern.nonnegative:
-            return self
         return replace(self, anew=solve_without(rows, self.path, self.quadratic, some, n=n))
 
     def of_refits(self, fitted: Array, y: Array, weights: Array, refits: KnownRefits) -> RowValues:

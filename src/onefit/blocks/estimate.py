@@ -20,7 +20,6 @@ from onefit.blocks.rows import Added, Block, Largest, Rows
 from onefit.blocks.written import write_rows
 from onefit.exceptions import UnreliableWarning
 from onefit.leave_out.draws import Draw, spread, unseen
-from onefit.leave_out.sample import FEWEST
 from onefit.metrics import LinearMetric
 from onefit.numerics import CONFIDENCE, EXACT, KNOWN, TINY, UNRELIABLE, resolution
 from onefit.risk.presentation import trust
@@ -235,7 +234,8 @@ class MeanOverRows(NamedTuple):
         most = most_rows(count, rows.shape[1])
         total = rows.total(partial(_sum_of_rows, judge=judge, metric=metric, most=most))
         check_rows(total.losses.count, count)
-        if not total.error <= KNOWN * total.std_error:
+        can_tell = judge.solves_anew and total.doubtful.is_worth_solving
+        if can_tell and not total.error <= KNOWN * total.std_error:
             before, (some, chances) = total, total.doubtful.drawn()
             judge = judge.solved_anew(rows, some, n=total.rows)
             total = rows.total(partial(_sum_of_rows, judge=judge, metric=metric, most=0))
@@ -255,7 +255,7 @@ def _sampled(
     if found is None or len(found.y) < len(some.y) or not np.isfinite(found.bounds).all():
         return before.value, np.inf
     rest = max(some.total - float(some.sizes.sum()), 0.0)
-    if rest > 0 and (len(found.y) < FEWEST or not np.any(chances < 1.0)):  # too few to tell of the others
+    if rest > 0 and not np.any(chances < 1.0):  # none that tells of the others
         return before.value, np.inf
     off = found.weights * (metric.losses(found.y, found.left_out) - found.losses) / weight
     error, quantile = spread(off / chances, 1.0 - chances, CONFIDENCE)

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from sklearn.base import clone
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge, TweedieRegressor
 from sklearn.svm import SVC, SVR, LinearSVR
@@ -467,3 +468,27 @@ def test_what_all_classes_have_in_common_is_no_other_optimum(dependent):
     est = onefit.loo(model, X, y, exact=True)
     assert not any("several optima" in note for note in est.notes)
     assert est.guarantee == "exact"
+
+
+@pytest.mark.parametrize(
+    ("kind", "n", "p", "seeds"),
+    [
+        (SVR, 25, 5, [2, 5, 10, 11]),
+        (SVR, 50, 2, [1, 3, 12]),
+        (SVC, 25, 5, [7, 9, 25, 29, 33]),
+        (SVC, 50, 2, [12]),
+    ],
+)
+def test_a_row_that_alone_held_the_intercept(kind, n, p, seeds):
+    """Tables of few values: a row without a slope may be at a kink, and one that leaves between two slopes."""
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        X = rng.integers(0, 3, (n, p)).astype(float)
+        z = X @ rng.normal(size=p) + rng.normal(size=n)
+        y, options = (np.round(z), {"epsilon": 0.5}) if kind is SVR else ((z > z.mean()).astype(int), {})
+        model = kind(C=0.01, kernel="linear", tol=1e-12, **options)
+        est = onefit.loo(model.fit(X, y), X, y)
+        for i in range(n):
+            refit = clone(model).fit(np.delete(X, i, 0), np.delete(y, i))
+            found = (refit.decision_function if kind is SVC else refit.predict)(X[i : i + 1])[0]
+            assert abs(found - est.decision[i]) <= est.bounds[i] + 1e-5

@@ -50,7 +50,9 @@ def leaves_nothing(fit: Fit) -> Mask:
         return gone
     if any(room_of_intercept(fit)) or not is_determined(fit):  # without the row it may have more
         return gone
-    return gone | ((fit.gradient == 0) & ~fit.pinned)
+    tie = ON_BOUND * (float(np.abs(fit.kinks).max(initial=0.0)) or 1.0)
+    inside = np.all(np.abs(fit.kinks - fit.eta[:, None]) > tie, axis=1)  # at a kink it may hold the intercept
+    return gone | ((fit.gradient == 0) & ~fit.pinned & inside)
 
 
 def step_is_exact(fit: Fit) -> bool:
@@ -258,9 +260,9 @@ def _rows_stay(fit: Fit, moved: _Moved) -> Mask:
     stays[own] = True
     if not np.any(problem.intercept):
         return np.asarray(stays.all(axis=0))
-    dual = moved.gradient.copy()
-    dual[own] = np.inf  # a row that left holds nothing
-    return stays.all(axis=0) & strictly_held(dual, least[:, None], most[:, None], fit.pinned[:, None], tie)
+    holds = np.repeat(fit.pinned[:, None], len(moved.rows), axis=1)
+    holds[own] = False  # a row that left holds nothing
+    return stays.all(axis=0) & strictly_held(moved.gradient, least[:, None], most[:, None], holds, tie)
 
 
 def _penalty_stays(fit: Fit, moved: _Moved) -> Mask:

@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from onefit._typing import Array
+from onefit._typing import Array, Index
 from onefit.blocks.models import Knots, Models, Points, Quadratic, RemovedRows, summed
 from onefit.blocks.rows import Rows
 from onefit.exceptions import SolverError
@@ -25,6 +25,8 @@ from onefit.penalties import SeparablePenalty
 from onefit.solvers.mixing import ChordStep, mixed
 
 MOST_PASSES = 60
+MOST_PASSES_WITHOUT = 30  # without single rows, whose solutions are near, or have no end
+LITTLE = 2**28  # multiplications that a pass may take for their curvature, however few they are
 # Newton decrement, relative to the loss, that may be left after the last step.  The error of the coefficients
 # is about its root, and of a risk at most that, by its slope along the gradient of the penalty.
 SETTLED = 1e-18
@@ -179,9 +181,10 @@ def solve_all(
     scale, passes = float(np.finfo(float).tiny), 0
     aim = Aim(min(ALIKE * n / len(points.centre), FARTHEST) ** 2, settled, models.loss.is_quadratic)
     strengths = _started(models, start, aim)
-    while (active := np.flatnonzero([not one.done for one in strengths])).size and passes < MOST_PASSES:
+    most = MOST_PASSES if removed is None else MOST_PASSES_WITHOUT
+    while (active := np.flatnonzero([not one.done for one in strengths])).size and passes < most:
         own = [strengths[j] for j in active]
-        curved = np.flatnonzero([one.curved for one in own])
+        curved = _curved(own, len(own) if removed is None else _most_curved(len(own), n, len(points.centre)))
         here = _points(own, points.centre)
         sums = rows.total(
             partial(summed, models=models.some(active), points=here, curved=curved, single=start.single)
@@ -208,6 +211,19 @@ def solve_all(
     quadratics = tuple(one.quadratic for one in strengths if one.quadratic is not None)
     last = np.array([one.decrement if one.done else np.inf for one in strengths])
     return SolvedStrengths(_points(strengths, points.centre), quadratics), last
+
+
+def _most_curved(m: int, n: int, p: int) -> int:
+    """Problems without a row whose curvature takes no longer to sum than the gradients of all m."""
+    return max(1, m // max(p, 1), LITTLE // max(n * p**2, 1))
+
+
+def _curved(strengths: Sequence[_Strength], most: int) -> Index:
+    """Those whose curvature the next pass sums, at most so many: others go on by what they have."""
+    wanted = np.flatnonzero([one.curved for one in strengths])
+    for j in wanted[most:]:
+        strengths[j].curved = False
+    return wanted[:most]
 
 
 def _started(models: Models, start: Start, aim: Aim) -> list[_Strength]:

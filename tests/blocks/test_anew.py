@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.linear_model import LogisticRegression, PoissonRegressor
+from sklearn.base import clone
+from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, PoissonRegressor
 
 import onefit
-from onefit import LogisticLOO
+from onefit import ElasticNetLOO, LogisticLOO, PoissonLOO
 from onefit.blocks.anew import DoubtfulRows, most_rows
 from onefit.blocks.rows import Block
 from onefit.exceptions import UnreliableWarning
@@ -117,7 +118,7 @@ def test_equal_rows_are_solved_once_and_all_known():
 
 
 def test_columns_that_depend_on_one_another():
-    """All levels of a factor beside an intercept, and no penalty: coefficients are open, predictors are not."""
+    """All levels of a factor beside an intercept, no penalty: coefficients are open, predictors are not."""
     rng = np.random.default_rng(0)
     levels = np.minimum(rng.zipf(1.7, 300) - 1, 7)
     X = np.hstack([rng.normal(size=(300, 3)), np.eye(8)[levels]])
@@ -130,7 +131,7 @@ def test_columns_that_depend_on_one_another():
 
 @pytest.mark.parametrize(("seed", "several"), [(0, 0), (1, 3), (11, 6)])
 def test_rows_with_several_optima_are_not_called_known(seed, several):
-    """As many levels above zero as below: they and the intercept may move, and a row of a level of its own."""
+    """As many levels above zero as below: they and the intercept may move, and a row alone in its level."""
     rng = np.random.default_rng(seed)
     levels = np.minimum(rng.zipf(1.5, 120) - 1, 15)
     X = np.hstack([rng.normal(size=(120, 2)), np.eye(16)[levels]])
@@ -155,6 +156,80 @@ def test_rows_without_an_optimum_stay_unknown():
         found = onefit.loo(model, ArraySource(X, y, rows=64))
     assert found.n_unknown == 1
     assert found.guarantee == "rough"
+
+
+def holds(model, X, y, w=None) -> bool:
+    """Whether the risk in passes is as near to the exact one as it says."""
+    model.fit(X, y, sample_weight=w)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreliableWarning)
+        exact = onefit.loo(model, X, y, sample_weight=w, exact=True)
+        found = onefit.loo(model, ArraySource(X, y, w, rows=50))
+    return bool(abs(found.value - exact.value) <= found.approx_error + 1e-7)
+
+
+@pytest.mark.parametrize("most", [1, 1000])
+class TestBounds:
+    """Of rows that are not solved anew, and of those that are."""
+
+    @pytest.fixture(autouse=True)
+    def _few(self, most, monkeypatch):
+        monkeypatch.setattr("onefit.blocks.estimate.most_rows", lambda *_: most)
+
+    @pytest.mark.parametrize("alpha", [0.01, 0.02])
+    def test_rows_beside_the_support(self, alpha):
+        """Levels whose coefficient is zero, and no intercept: the step moves nothing, a refit may."""
+        rng = np.random.default_rng(0)
+        X, y = np.eye(20)[rng.integers(0, 20, 200)], rng.normal(size=200)
+        assert holds(Lasso(alpha, fit_intercept=False, tol=1e-14), X, y)
+
+    def test_coefficients_that_are_put_back_to_zero(self):
+        """The row that leaves takes its own curvature along."""
+        held = []
+        for seed in range(60):
+            rng = np.random.default_rng(seed)
+            X, y = rng.integers(0, 2, (20, 1)).astype(float), rng.normal(size=20)
+            model = Lasso(0.03 + 0.1 * rng.uniform(), tol=1e-14)
+            held.append(holds(model, X, y, np.where(np.arange(20) == 0, 6.0, 1.0)))
+        assert all(held)
+
+    def test_columns_that_enter_beside_a_ridge(self):
+        """The null model has no curvature of its own, and columns that enter have some."""
+        for seed in range(12):
+            rng = np.random.default_rng(seed)
+            X, y = rng.normal(size=(30, 10)), rng.normal(size=30)
+            found = ElasticNetLOO(fit_intercept=False).fit(ArraySource(X, y))
+            ratio = {"l1_ratio": found.l1_ratio_, "fit_intercept": False}
+            model = ElasticNet(found.alpha_, tol=1e-14, max_iter=100_000, **ratio).fit(X, y)
+            off = abs(found.loo_.value - onefit.loo(model, X, y, exact=True).value)
+            assert off <= found.loo_.approx_error + 1e-8
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    def test_rows_of_zeros(self, weighted):
+        rng = np.random.default_rng(0)
+        X = rng.integers(0, 2, (30, 3)).astype(float)
+        w = rng.integers(1, 4, 30).astype(float) if weighted else None
+        assert np.any(~X.any(axis=1))
+        for model, y in (
+            (LogisticLOO(fit_intercept=False), rng.integers(0, 2, 30)),
+            (PoissonLOO(fit_intercept=False), rng.poisson(1.0, 30)),
+            (ElasticNetLOO(fit_intercept=False), rng.normal(size=30)),
+        ):
+            in_memory = clone(model).fit(X, y, sample_weight=w)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UnreliableWarning)
+                found = model.fit(ArraySource(X, y, w))
+            assert found.loo_.value == pytest.approx(in_memory.loo_.value, abs=0.1 * in_memory.loo_.std_error)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 10.0])
+def test_a_null_model_is_optimal(alpha):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 3)), rng.normal(size=200)
+    model = Lasso(alpha).fit(X, y)
+    assert not model.coef_.any()
+    found = onefit.loo(model, ArraySource(X, y))
+    assert found.value == pytest.approx(onefit.loo(model, X, y, exact=True).value, rel=1e-9)
 
 
 class TestSample:

@@ -448,7 +448,7 @@ def test_rows_along_a_straight_piece_of_the_loss_may_move(seed):
 
 @pytest.mark.parametrize("dependent", [False, True])
 def test_what_all_classes_have_in_common_is_no_other_optimum(dependent):
-    """Coefficients of a column, as many above zero as below: all may grow alike, and no probability changes."""
+    """As many coefficients of a column above zero as below: all may grow alike, no probability changes."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(160, 10))
     if dependent:
@@ -480,7 +480,7 @@ def test_what_all_classes_have_in_common_is_no_other_optimum(dependent):
     ],
 )
 def test_a_row_that_alone_held_the_intercept(kind, n, p, seeds):
-    """Tables of few values: a row without a slope may be at a kink, and one that leaves between two slopes."""
+    """Tables of few values: a row without a slope may be at a kink, one that leaves between two slopes."""
     for seed in seeds:
         rng = np.random.default_rng(seed)
         X = rng.integers(0, 3, (n, p)).astype(float)

@@ -104,7 +104,7 @@ class DoubtfulRows:
     @property
     def is_worth_solving(self) -> bool:
         """Whether these are all rows that may be off, or as many as tell of the others."""
-        return len(self.y) < self.most or self.most > LEAST_SAMPLE
+        return 0 < len(self.y) < self.most or len(self.y) > LEAST_SAMPLE
 
     def drawn(self) -> tuple[Self, Array]:
         """All but the last of as many as there may be, and the probability of each: (m,)."""
@@ -157,8 +157,8 @@ class SolvedRows(NamedTuple):
 def _forms(x: Array, coef: Array, penalty: SeparablePenalty, found: Quadratic) -> tuple[float, float]:
     """Squared length of a row in the inverse Hessian at a solution, infinite where nothing holds it.
 
-    First among coefficients on the support, then with those that no kink strictly holds at zero: they may move
-    where other solutions are as good.
+    First among coefficients on the support, then with those that no kink strictly holds at zero: these may
+    move where other solutions are as good.
     """
     l1, l2 = penalty.strengths(coef.shape)
     pull, inside = np.abs(found.slope + l2 * coef), (coef != 0) & (l1 > 0)

@@ -33,7 +33,7 @@ from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step_bounds import bent
 from onefit.losses import Squared
 from onefit.metrics import SquaredError
-from onefit.numerics import LARGEST_EXPONENT, LEAST_SLACK, ON_BOUND, TINY, rounding_of_slack
+from onefit.numerics import LARGEST_EXPONENT, LEAST_SLACK, ON_BOUND, rounding_of_slack
 from onefit.penalties import L2, ElasticNet
 
 
@@ -127,22 +127,22 @@ class Pattern:
         crossed = np.sign(self.coef[support] + changes) != np.sign(self.coef[support])
         back = np.where(crossed, -(self.coef[support] + changes), 0.0)
         # at the end of the step the gradient on the support balances the penalty, but for what is put back
-        gradient = self.slope + product(changes + back, self.gram[support]) - slopes[:, None] * Z
+        along_row = np.einsum("ij,ij->i", Z[:, support], back)
+        own = hessian * along_row  # what putting back changes of the row's own gradient, which left with it
+        gradient = self.slope + product(changes + back, self.gram[support]) - (slopes + own)[:, None] * Z
         zero = np.ones(gradient.shape, dtype=bool)
         zero[:, support] = crossed
         size = -gradient if self.nonnegative else np.abs(gradient)  # what the kinks have to hold
         excess = np.sign(gradient) * np.maximum(size - kept * (1.0 + ON_BOUND), 0.0)
-        put_back = np.zeros_like(gradient)
-        put_back += product(back, self.gram[support])
+        put_back = product(back, self.gram[support]) - own[:, None] * Z
         left = np.where(zero, excess, put_back)
         half, along = product(Z, self.root), product(left, self.root)
         forms = np.einsum("ij,ij->i", half, half) + self.level
         slack = np.maximum(1.0 - hessian * forms, 1e-8)
-        squares = np.einsum("ij,ij->i", along, along)
-        squares += hessian * np.einsum("ij,ij->i", half, along) ** 2 / slack
-        off = np.abs(np.einsum("ij,ij->i", Z[:, support], back))
+        squares = np.einsum("ij,ij->i", along, along) + self.level * own**2
+        squares += hessian * (np.einsum("ij,ij->i", half, along) - self.level * own) ** 2 / slack
         moved = np.einsum("ij,ij->i", product(back, self.gram[np.ix_(support, support)]), back)
-        return Checked(forms, off, np.sqrt(np.maximum(moved, 0.0)), np.sqrt(squares))
+        return Checked(forms, np.abs(along_row), np.sqrt(np.maximum(moved, 0.0)), np.sqrt(squares))
 
 
 class RowValues(NamedTuple):
@@ -316,7 +316,7 @@ class ChosenStrength:
         if R is None or self.path.models.loss.jumps:
             return np.full(len(left.eta), np.inf)
         shares = weights / self.path.weight * self.path.models.mean_scaled
-        change, hessian = left.eta - left.fitted, left.leverages / np.maximum(left.forms, TINY)
+        change, hessian = left.eta - left.fitted, left.hessian
         slope = left.gradient + hessian * change
         norm = np.sqrt(
             np.maximum(left.gradient * change + left.shift * slope + shares**2 * judge.square, 0.0)

@@ -19,7 +19,7 @@ from onefit.blocks.newton import check_rows
 from onefit.blocks.rows import Added, Block, Largest, Rows
 from onefit.blocks.written import write_rows
 from onefit.exceptions import UnreliableWarning
-from onefit.leave_out.draws import Draw, spread, unseen
+from onefit.leave_out.draws import NEGLIGIBLE, Draw, spread, unseen
 from onefit.metrics import LinearMetric
 from onefit.numerics import CONFIDENCE, EXACT, KNOWN, TINY, UNRELIABLE, resolution
 from onefit.risk.presentation import trust
@@ -78,6 +78,9 @@ def _sum_of_rows(block: Block, judge: ChosenStrength, metric: LinearMetric, most
     spread = np.where(held, metric.spread(target, values.left_out, values.bounds), 0.0)
     known = np.isfinite(spread)
     change = np.abs(losses - np.where(held, metric.losses(target, values.fitted), 0.0))
+    total = max(float(weights.sum()), TINY)
+    usual = (weights @ change or weights @ losses) / total
+    change = np.maximum(change, NEGLIGIBLE * usual)  # a step may not see what a refit does
     return RowSum(
         len(target),
         LossSums.of(losses, np.zeros((1, len(losses))), weights),

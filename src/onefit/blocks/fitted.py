@@ -28,6 +28,7 @@ from onefit.penalties import SeparablePenalty
 from onefit.readers import Reading, held_fixed, read, warn_if_supervised
 from onefit.validation import check_fitted
 
+NOTHING = 1e-6  # of the objective, which is no decrease: the model may be the constant one
 OTHER_DATA = 0.05  # share of the objective that no solver misses which calls itself converged
 
 Part = TypeVar("Part")
@@ -142,7 +143,7 @@ def _check_optimal(solver: CurvedSolver, start: Points, reading: Reading, name: 
     step = np.append(change, level)
     left = 0.5 * float(step @ here.metric(l2) @ step)
     won = constant.value - here.value - penalty.value(start.coefs[0])
-    missed = left / max(won + left, np.finfo(float).tiny)
+    missed = left / max(won + left, NOTHING * abs(constant.value), np.finfo(float).tiny)
     if missed > OTHER_DATA and reading.converged:
         raise NotFittedToDataError(
             f"the coefficients of this {name} are far from optimal on these rows (they miss {missed:.1%} of "

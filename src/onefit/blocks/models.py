@@ -122,11 +122,14 @@ class Knots(NamedTuple):
         tolerance : float
             Root mean square of the error of h, relative to what a row has at the average strength.
         """
-        relative = forms / forms.mean(axis=1, keepdims=True)
+        means = forms.mean(axis=1, keepdims=True)
+        relative = forms[means[:, 0] > 0] / means[means[:, 0] > 0]  # rows of zeros have none
+        if not len(relative):
+            return cls.all(forms.shape[1])
         R, order = scipy.linalg.qr(relative, mode="r", pivoting=True)
         J = relative.shape[1]
         left = [float(np.linalg.norm(R[k:, k:], axis=0).max(initial=0.0)) for k in range(J)]
-        enough = [k for k in range(1, J) if left[k] <= tolerance * np.sqrt(len(forms))]
+        enough = [k for k in range(1, J) if left[k] <= tolerance * np.sqrt(len(relative))]
         K = enough[0] if enough else J
         shares = np.zeros((J, K))
         shares[order[:K]] = np.eye(K)

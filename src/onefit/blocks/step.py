@@ -80,7 +80,8 @@ class StepJudge:
         tangent = penalty.tangent(coef)
         support = np.flatnonzero(tangent.support)
         curvature = np.asarray(tangent.hessian)[support]
-        shrink = 1.0 - 1.0 / count if mean_scaled and np.any(curvature) else 1.0
+        is_curved = bool(np.any(penalty.strengths(coef.shape)[1]))  # of columns that may enter, too
+        shrink = 1.0 - 1.0 / count if mean_scaled and is_curved else 1.0
         K = found.gram[np.ix_(support, support)] + np.diag(shrink * curvature)
         factored = Factorization.of(K)
         root = factored.inverse_root
@@ -96,7 +97,7 @@ class StepJudge:
             float(-means @ shift) if np.isfinite(found.mass) else 0.0,
             float(gradient @ shift),
             shrink,
-            bool(np.any(curvature)),
+            is_curved,
             factored.condition if factored.is_definite else DEPENDENT,
         )
 
@@ -121,6 +122,7 @@ class Left(NamedTuple):
     eta: Array  # left-out predictors
     fitted: Array  # with all rows in
     forms: Array  # h
+    hessian: Array  # d
     leverages: Array  # d h
     gradient: Array  # g
     shift: Array  # s
@@ -200,9 +202,9 @@ class StepPath:
         loss, fitted = self.models.loss, self.points.predictors(X)
         g, d = weights * loss.gradient(y, fitted), weights * loss.hessian(y, fitted)
         h, s = self.forms(X), self.shifts(X) * (weights / self.weight)
-        d *= h
-        eta = fitted + (h * g + s) / np.maximum(1.0 - d, FULL_LEVERAGE)
-        return Left(eta, fitted, h, d, g, s)
+        leverages = d * h
+        eta = fitted + (h * g + s) / np.maximum(1.0 - leverages, FULL_LEVERAGE)
+        return Left(eta, fitted, h, d, leverages, g, s)
 
     def judge(self, block: Block) -> LossSums:
         """Sum the left-out losses of a block at all strengths."""

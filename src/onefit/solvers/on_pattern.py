@@ -96,8 +96,8 @@ def _by_factor(fit: Fit) -> Work:
 def approach(start: Fit, neighbour: Curvature | None, near: float) -> Approach:
     """Go near the optimum, until the root of the decrement is so small beside that of the objective.
 
-    Where the diagonal takes far more products than it was thought to, a neighbour takes over, or none does; nor
-    does a neighbour whose products take longer than a factor of one's own.
+    Where the diagonal takes far more products than it was thought to, a neighbour takes over, or none does;
+    nor does a neighbour whose products take longer than a factor of one's own.
     """
     fit, last, leading = start, np.inf, lead(neighbour, start)
 

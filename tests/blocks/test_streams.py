@@ -8,9 +8,11 @@ import warnings
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.linear_model import (
     ElasticNet,
@@ -219,6 +221,22 @@ def test_loo_of_a_fitted_model(model, kind):
     assert streamed.n_rows == 3000
     assert streamed.guarantee in ("exact", "bounded")
     assert streamed.approx_error <= 0.02 * streamed.std_error
+
+
+def test_pipelines_see_the_names_of_columns():
+    """In any order, where they choose by name; models alone in the order that they were fitted on."""
+    X, y, _ = table("numbers", n=600)
+    frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"])
+    chosen = ColumnTransformer([("scaled", StandardScaler(), ["c", "a"])])
+    model = make_pipeline(chosen, Ridge(3.0)).fit(frame, y)
+    exact = onefit.loo(model, frame, y)
+    for columns in (["a", "b", "c"], ["c", "b", "a"]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = onefit.loo(model, ArraySource(frame[columns], y, rows=200))
+        assert found.value == pytest.approx(exact.value, rel=1e-9)
+    with pytest.raises(ValueError, match="column 0 of the source is 'c', where this Ridge was fitted on 'a'"):
+        onefit.loo(Ridge().fit(frame, y), ArraySource(frame[["c", "b", "a"]], y))
 
 
 def test_steps_that_learn_from_y_are_warned_of():

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import linprog
 from sklearn.base import clone
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import Lasso, LogisticRegression, Ridge, TweedieRegressor
+from sklearn.linear_model import Lasso, LogisticRegression, QuantileRegressor, Ridge, TweedieRegressor
 from sklearn.svm import SVC, SVR, LinearSVR
 
 import clarabel_route
@@ -492,3 +492,22 @@ def test_a_row_that_alone_held_the_intercept(kind, n, p, seeds):
             refit = clone(model).fit(np.delete(X, i, 0), np.delete(y, i))
             found = (refit.decision_function if kind is SVC else refit.predict)(X[i : i + 1])[0]
             assert abs(found - est.decision[i]) <= est.bounds[i] + 1e-5
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.25])
+def test_nothing_holds_coefficients_without_a_penalty(quantile):
+    """Without a row a whole face of the linear program may be as good: bounds reach to its ends."""
+    several = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(0, 3, (40, 2)).astype(float)
+        y = np.round(X @ rng.normal(size=2) + rng.normal(size=40))
+        model = QuantileRegressor(quantile=quantile, alpha=0.0, solver="highs").fit(X, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnreliableWarning)
+            est = onefit.loo(model, X, y, exact=True)
+        several += est._left_out.several.size
+        for i in range(40):
+            refit = clone(model).fit(np.delete(X, i, 0), np.delete(y, i)).predict(X[i : i + 1])[0]
+            assert abs(refit - est.predictions[i]) <= est.bounds[i] + 1e-7
+    assert several

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -34,19 +35,36 @@ OTHER_DATA = 0.05  # share of the objective that no solver misses which calls it
 Part = TypeVar("Part")
 
 
-def _prepared(block: Block, transform: Callable[[Any], Any], of: Callable[[Block], Part]) -> Part:
+def _prepared(
+    block: Block,
+    transform: Callable[[Any], Any],
+    columns: tuple[str, ...] | None,
+    of: Callable[[Block], Part],
+) -> Part:
     """What is made of a block after the first steps of a pipeline."""
-    X = transform(np.asarray(block.X, dtype=np.float64))
+    X: Any = np.asarray(block.X, dtype=np.float64)
+    if columns is not None:
+        X = import_module("pandas").DataFrame(X, columns=list(columns))  # an optional package
+    X = transform(X)
     return of(block._replace(X=np.asarray(X, dtype=np.float64)))
 
 
 @final
 @dataclass(frozen=True)
 class PreparedRows(Rows):
-    """Rows after the first steps of a fitted pipeline, block by block."""
+    """Rows after the first steps of a fitted pipeline, block by block.
+
+    Attributes
+    ----------
+    rows : Rows
+    transform : callable
+    columns : tuple of str or None
+        Names of the columns, where the steps are to see a table with them.
+    """
 
     rows: Rows
     transform: Callable[[Any], Any]
+    columns: tuple[str, ...] | None = None
     names: tuple[str, ...] | None = None
 
     @property
@@ -54,10 +72,10 @@ class PreparedRows(Rows):
         return self.rows.shape
 
     def total(self, of: Callable[[Block], Any]) -> Any:
-        return self.rows.total(partial(_prepared, transform=self.transform, of=of))
+        return self.rows.total(partial(_prepared, transform=self.transform, columns=self.columns, of=of))
 
     def each(self, of: Callable[[Block], Part]) -> Iterator[Part]:
-        return self.rows.each(partial(_prepared, transform=self.transform, of=of))
+        return self.rows.each(partial(_prepared, transform=self.transform, columns=self.columns, of=of))
 
 
 def loo_in_blocks(model: Any, rows: Rows) -> BlocksEstimate:
@@ -80,11 +98,12 @@ def loo_in_blocks(model: Any, rows: Rows) -> BlocksEstimate:
     NotOptimalWarning, UnreliableWarning
     """
     check_fitted(model)
+    columns = _columns(model, rows)
     notes: tuple[str, ...] = ()
     if isinstance(model, Pipeline):
         warn_if_supervised(model, stacklevel=5)
         notes = (held_fixed(model),)
-        rows, model = PreparedRows(rows, model[:-1].transform), model[-1]
+        rows, model = PreparedRows(rows, model[:-1].transform, columns), model[-1]
     summary = rows.total(partial(summarise, classes=is_classifier(model)))
     reading = _read(model, summary)
     models, penalty = _models(model, reading)
@@ -95,6 +114,25 @@ def loo_in_blocks(model: Any, rows: Rows) -> BlocksEstimate:
     chosen = solver.chosen(1.0)
     classes = models.metric.classes if isinstance(models.metric, LogLoss) else None
     return estimate_rows(rows, chosen, models.metric, count=summary.count, classes=classes, notes=notes)
+
+
+def _columns(model: Any, rows: Rows) -> tuple[str, ...] | None:
+    """Names of the columns, where the model was fitted on a table and the source has them, too.
+
+    Pipelines compare them on their own: those that choose columns by name take them in any order.
+    """
+    fitted = getattr(model, "feature_names_in_", None)
+    if fitted is None or rows.names is None:
+        return None
+    if isinstance(model, Pipeline):
+        return tuple(rows.names)
+    for place, (own, name) in enumerate(zip(fitted, rows.names, strict=False)):
+        if own != name:
+            raise ValueError(
+                f"column {place} of the source is {name!r}, where this {type(model).__name__} was fitted on "
+                f"{own!r}: give the same columns in the same order"
+            )
+    return tuple(rows.names)
 
 
 def _read(model: Any, summary: Summary) -> Reading:

@@ -25,7 +25,7 @@ from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out.kink_tableau import AtEnds, Held, KinkTableau
 from onefit.leave_out.straight_rows import corners_of
-from onefit.numerics import CERTIFIED, INSIDE, SNAP
+from onefit.numerics import CERTIFIED, SNAP
 from onefit.numerics import size_of_duals as size_beside
 from onefit.penalties import Polyhedral, SeparablePenalty
 from onefit.solvers import quadratic_program
@@ -169,22 +169,7 @@ class ProgramTableau(KinkTableau):
 
     def is_unique(self, held: Held) -> Mask:
         """Whether rows strictly inside their kinks determine what nothing curves."""
-        tie = np.minimum(INSIDE * self.size_of_duals, INSIDE * (held.most - held.least))
-        inside = held.on_kink & (held.dual > held.least + tie) & (held.dual < held.most - tie)
-        Z = self.Z[:, self._bend == 0]
-        Z = Z / np.maximum(np.abs(Z).max(axis=0), np.finfo(float).tiny)
-        return np.array([_determine(Z[own]) for own in inside.T], dtype=np.bool_)
-
-
-def _determine(Z: Array) -> bool:
-    """Whether rows determine all coefficients: those of a single one its own, the others what is left."""
-    alone, is_left = np.count_nonzero(Z, axis=1) == 1, np.ones(Z.shape[1], dtype=bool)
-    is_left[np.nonzero(Z[alone])[1]] = False
-    rest = Z[np.ix_(~alone, is_left)]
-    if len(rest) < rest.shape[1]:
-        return False
-    sizes = np.linalg.svd(rest, compute_uv=False)
-    return rest.shape[1] == 0 or bool(sizes[-1] > CERTIFIED * sizes[0])
+        return self.determined_by(self.Z[:, self._bend == 0], held)
 
 
 def _wider(values: Array, width: int) -> Array:

@@ -14,7 +14,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.curvature import Direction, Pinned, ScalarCurvature, factor_scalar
 from onefit.fit import Fit
 from onefit.leave_out.straight_rows import corners_of, strictly_held
-from onefit.numerics import TINY
+from onefit.numerics import CERTIFIED, INSIDE, TINY
 from onefit.solvers.kinks import size_of_duals
 
 ROUNDING = 1e-10  # of a linear predictor, relative to the largest kink, or of a dual, to their size
@@ -85,6 +85,13 @@ class KinkTableau(ABC):
     @abstractmethod
     def is_unique(self, held: Held) -> Mask:
         """Problems that have one optimum: (r,)."""
+
+    def determined_by(self, Z: Array, held: Held) -> Mask:
+        """Problems in which rows strictly inside their kinks determine coefficients of some columns: (r,)."""
+        tie = np.minimum(INSIDE * self.size_of_duals, INSIDE * (held.most - held.least))
+        inside = held.on_kink & (held.dual > held.least + tie) & (held.dual < held.most - tie)
+        Z = Z / np.maximum(np.abs(Z).max(axis=0), np.finfo(float).tiny)
+        return np.array([_determine(Z[own]) for own in inside.T], dtype=np.bool_)
 
     def yielding(self, which: Index) -> Array:
         """Columns of M that paths are followed by."""
@@ -264,6 +271,23 @@ class RidgeTableau(KinkTableau):
         return AtEnds(fit.coef[:, None] + coef, fit.intercept + level, eta)
 
     def is_unique(self, held: Held) -> Mask:
+        fit = self.fit
+        flat = np.flatnonzero(fit.problem.penalty.ridge(fit.coef.shape) == 0)  # columns that nothing curves
+        if flat.size:
+            columns = _linalg.as_columns(_linalg.active_columns(fit.problem.X, flat)).dense()
+            level = np.ones((len(columns), int(np.any(fit.problem.intercept))))
+            return self.determined_by(np.hstack([columns, level]), held)
         if not np.any(self.fit.problem.intercept):
             return np.ones(held.dual.shape[1], dtype=bool)
         return strictly_held(*held)
+
+
+def _determine(Z: Array) -> bool:
+    """Whether rows determine all coefficients: those of a single one its own, the others what is left."""
+    alone, is_left = np.count_nonzero(Z, axis=1) == 1, np.ones(Z.shape[1], dtype=bool)
+    is_left[np.nonzero(Z[alone])[1]] = False
+    rest = Z[np.ix_(~alone, is_left)]
+    if len(rest) < rest.shape[1]:
+        return False
+    sizes = np.linalg.svd(rest, compute_uv=False)
+    return rest.shape[1] == 0 or bool(sizes[-1] > CERTIFIED * sizes[0])

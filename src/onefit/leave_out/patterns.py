@@ -34,6 +34,7 @@ from onefit.leave_out.loose import is_determined, is_straight, room_of_intercept
 from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.leave_out.straight_rows import ends_of_pieces, interval_of_duals, strictly_held
 from onefit.leave_out.vertex import held_up_to
+from onefit.losses import PiecewiseLinear
 from onefit.numerics import ON_BOUND
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.kinks import size_of_duals
@@ -50,9 +51,11 @@ def leaves_nothing(fit: Fit) -> Mask:
         return gone
     if any(room_of_intercept(fit)) or not is_determined(fit):  # without the row it may have more
         return gone
-    tie = ON_BOUND * (float(np.abs(fit.kinks).max(initial=0.0)) or 1.0)
-    inside = np.all(np.abs(fit.kinks - fit.eta[:, None]) > tie, axis=1)  # at a kink it may hold the intercept
-    return gone | ((fit.gradient == 0) & ~fit.pinned & inside)
+    idle = (fit.gradient == 0) & ~fit.pinned
+    if isinstance(problem.loss, PiecewiseLinear):  # at a kink it may hold the intercept
+        tie = ON_BOUND * (float(np.abs(fit.kinks).max(initial=0.0)) or 1.0)
+        idle &= np.all(np.abs(fit.kinks - fit.eta[:, None]) > tie, axis=1)
+    return gone | idle
 
 
 def step_is_exact(fit: Fit) -> bool:

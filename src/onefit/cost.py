@@ -60,6 +60,16 @@ class Work(NamedTuple):
         return Work(*(a + b for a, b in zip(self, other, strict=True)))
 
 
+def gradient(n: int, p: int) -> Work:
+    """Sum a loss and its gradient over the rows."""
+    return Work(2.0 * n * p, functions=3.0 * n)
+
+
+def gram(n: int, p: int) -> Work:
+    """Sum a curvature over the rows."""
+    return Work(0.5 * n * float(p) ** 2)
+
+
 def newton_step(n: int, p: int, k: int, coupled: int = 1) -> Work:
     """Factor K, solve with it, and look at all columns.
 

@@ -61,6 +61,12 @@ def rounding_of_slack(condition: float, size: float = 1.0) -> float:
     return 10.0 * EPS * condition * size
 
 
+def size_of_kinks(kinks: Array) -> float:
+    """What rounding in linear predictors beside kinks is relative to: the largest of them that has an end."""
+    sizes = np.abs(kinks)
+    return float(np.max(sizes[np.isfinite(sizes)], initial=0.0)) or 1.0
+
+
 def size_of_duals(duals: Array, widest: float, moving: float) -> float:
     """What rounding in the duals of a loss with kinks is relative to.
 

@@ -35,7 +35,7 @@ from onefit._linalg.columns import (
     transposed_times,
 )
 from onefit._linalg.covariance import Covariance
-from onefit._linalg.design import BLOCK_SIZE, RowGram
+from onefit._linalg.design import BLOCK_SIZE, RowGram, dense
 from onefit._linalg.factorization import (
     Factorization,
     cholesky,
@@ -76,6 +76,7 @@ __all__ = [
     "column_means",
     "column_norms",
     "condition",
+    "dense",
     "densified",
     "eigh",
     "factor_inverse",

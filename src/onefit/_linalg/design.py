@@ -118,7 +118,7 @@ class Columns(Design):
         return type(self)(self.by_row[which])
 
     def dense_rows(self, which: Index | slice = slice(None)) -> Array:
-        return _dense(self.by_row[which])
+        return dense(self.by_row[which])
 
     def basis_of_rows(self, which: Index | slice = slice(None)) -> Array:
         return self.dense_rows(which).T
@@ -132,17 +132,17 @@ class Columns(Design):
         size, source = max(64, OF_ROWS // max(p, 1)), self.by_row
         for start in range(0, n, size):
             rows = slice(start, min(start + size, n))
-            block = _dense(source[rows])
+            block = dense(source[rows])
             block = block.copy(order="K") if means is None else np.subtract(block, means, dtype=block.dtype)
             yield rows, block
 
     def dense(self) -> Array:
         """X, dense: (n, p)."""
-        return _dense(self.X)
+        return dense(self.X)
 
     def columns_as_rows(self, which: Index) -> Array:
         """Some columns, dense, one a row: (len(which), n)."""
-        return _dense(self.X.T[which])
+        return dense(self.X.T[which])
 
     def among(self, left: Index, right: Index) -> Array:
         """X[left] X[right]ᵀ: (l, r)."""
@@ -240,7 +240,7 @@ class Columns(Design):
         return self.transposed_times(weights)
 
 
-def _dense(A: Any) -> Array:
+def dense(A: Any) -> Array:
     """An array or a sparse matrix, dense."""
     return np.asarray(A.toarray() if sp.issparse(A) else A)
 
@@ -249,7 +249,7 @@ def _dense_product(A: Any, B: Any) -> Array:
     """A @ B, dense, for arrays and sparse matrices."""
     if isinstance(A, np.ndarray) and isinstance(B, np.ndarray):
         return product(A, B)
-    return _dense(A @ B)
+    return dense(A @ B)
 
 
 @dataclass(frozen=True)

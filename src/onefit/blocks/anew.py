@@ -14,36 +14,38 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self, final
+from functools import cached_property
+from typing import Self, final
 
 import numpy as np
-import scipy.sparse as sp
 
-from onefit._linalg import Factorization
-from onefit._typing import Array, Design, Index
+from onefit import cost
+from onefit._linalg import Factorization, dense
+from onefit._typing import Array, Index
 from onefit.blocks.models import Knots, Points, Quadratic, RemovedRows
 from onefit.blocks.newton import SETTLED, Start, solve_all
 from onefit.blocks.rows import Block, Rows
 from onefit.blocks.step import StepPath
+from onefit.leave_out.loose import not_held
 from onefit.leave_out.prove import SEEN
 from onefit.leave_out.sample import FEWEST as LEAST_SAMPLE
-from onefit.numerics import ON_BOUND, TINY
+from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
 
-FEWEST = 64  # rows that are kept, where they fit in memory
-BUDGET = 2**24  # multiplications of a pass that few rows and columns may take
-HELD = 2**25  # numbers of their curvatures
+FEWEST = 64  # rows that are kept, where their curvatures fit in memory
+HELD = 2**28  # bytes of their curvatures, the same on each machine, since it decides which rows are solved
 SHORT = 0.25  # 1/R, a step in which Newton's method is sure to converge
-ALIKE = 1e-9  # relative difference of the linear predictors of equal rows, cut into other blocks
+CUT_ANEW = 1e-9  # relative difference of the linear predictors of equal rows, cut into other blocks
 
 
 def most_rows(n: int, p: int) -> int:
     """How many rows are solved without themselves, at most.
 
-    With as many as columns a pass takes no longer than one that sums a curvature.
+    With as many as columns a pass takes no longer than one that sums a curvature; short passes may take more.
     """
     p = max(p, 1)
-    return max(1, min(max(FEWEST, p, BUDGET // (n * p)), HELD // p**2))
+    unnoticed = int(cost.UNNOTICED / cost.gradient(n, p).seconds)
+    return max(1, min(max(FEWEST, p, unnoticed), HELD // (8 * p**2)))
 
 
 @final
@@ -84,10 +86,10 @@ class DoubtfulRows:
         losses, sizes : (b,) arrays
         """
         y, held = np.asarray(block.y, dtype=np.float64), np.flatnonzero(sizes)
-        lots = np.random.default_rng(zlib.crc32(y.tobytes(), zlib.crc32(_dense(block.X[:1]).tobytes())))
+        lots = np.random.default_rng(zlib.crc32(y.tobytes(), zlib.crc32(dense(block.X[:1]).tobytes())))
         priorities = sizes / (1.0 - lots.random(len(y)))
         kept = held[np.argsort(-priorities[held], kind="stable")[:most]]
-        X = np.subtract(_dense(block.X[kept]), centre, dtype=np.float64)
+        X = np.subtract(dense(block.X[kept]), centre, dtype=np.float64)
         weights = np.ones(len(y)) if block.weights is None else block.weights
         own = (part[kept] for part in (y, weights, losses, sizes, priorities))
         return cls(most, float(sizes.sum()), X, *own)
@@ -114,11 +116,9 @@ class DoubtfulRows:
         return kept, np.minimum(kept.sizes / self.priorities[-1], 1.0)
 
 
-def _dense(X: Design) -> Array:
-    return X.toarray() if sp.issparse(X) else np.asarray(X)
-
-
-class SolvedRows(NamedTuple):
+@final
+@dataclass(frozen=True, eq=False)
+class SolvedRows:
     """Rows that were solved without themselves.
 
     Attributes
@@ -142,12 +142,17 @@ class SolvedRows(NamedTuple):
     def among(self, X: Array, y: Array, weights: Array, fitted: Array) -> tuple[Index, Index]:
         """Which of some rows these are: numbers of the former and of the latter."""
         order = np.argsort(self.fitted)
-        known, room = self.fitted[order], ALIKE * (1.0 + np.abs(fitted))
+        known, room = self.fitted[order], CUT_ANEW * (1.0 + np.abs(fitted))
         near = np.searchsorted(known, fitted - room) < np.searchsorted(known, fitted + room, side="right")
-        numbers = {self._mark(self.X, self.y, self.weights, k): k for k in range(len(self.y))}
         rows = np.flatnonzero(near)
-        own = np.array([numbers.get(self._mark(X, y, weights, i), -1) for i in rows.tolist()], dtype=np.intp)
+        own = np.array(
+            [self._numbers.get(self._mark(X, y, weights, i), -1) for i in rows.tolist()], dtype=np.intp
+        )
         return rows[own >= 0], own[own >= 0]
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[bytes, float, float], int]:
+        return {self._mark(self.X, self.y, self.weights, k): k for k in range(len(self.y))}
 
     @staticmethod
     def _mark(X: Array, y: Array, weights: Array, row: int) -> tuple[bytes, float, float]:
@@ -161,10 +166,7 @@ def _forms(x: Array, coef: Array, penalty: SeparablePenalty, found: Quadratic) -
     move where other solutions are as good.
     """
     l1, l2 = penalty.strengths(coef.shape)
-    pull, inside = np.abs(found.slope + l2 * coef), (coef != 0) & (l1 > 0)
-    off = np.max(np.abs(pull[inside] / l1[inside] - 1.0), initial=0.0)  # what is left of those inside
-    support = (coef != 0) | (l1 == 0)
-    open_ones = support | (pull >= (1.0 - ON_BOUND - 2.0 * off) * l1)
+    support, open_ones = (coef != 0) | (l1 == 0), not_held(coef, found.slope + l2 * coef, l1)
     here, there = (_form(np.flatnonzero(moves), x, l2, found) for moves in (support, open_ones))
     return here, there
 

@@ -16,6 +16,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from onefit import cost
 from onefit._typing import Array, Index
 from onefit.blocks.models import Knots, Models, Points, Quadratic, RemovedRows, summed
 from onefit.blocks.rows import Rows
@@ -26,7 +27,6 @@ from onefit.solvers.mixing import ChordStep, mixed
 
 MOST_PASSES = 60
 MOST_PASSES_WITHOUT = 30  # without single rows, whose solutions are near, or have no end
-LITTLE = 2**28  # multiplications that a pass may take for their curvature, however few they are
 # Newton decrement, relative to the loss, that may be left after the last step.  The error of the coefficients
 # is about its root, and of a risk at most that, by its slope along the gradient of the penalty.
 SETTLED = 1e-18
@@ -215,7 +215,7 @@ def solve_all(
 
 def _most_curved(m: int, n: int, p: int) -> int:
     """Problems without a row whose curvature takes no longer to sum than the gradients of all m."""
-    return max(1, m // max(p, 1), LITTLE // max(n * p**2, 1))
+    return max(1, m // max(p, 1), int(cost.UNNOTICED / cost.gram(n, max(p, 1)).seconds))
 
 
 def _curved(strengths: Sequence[_Strength], most: int) -> Index:

@@ -87,7 +87,7 @@ class Block(NamedTuple):
         if not rows:
             raise ValueError("a block has no rows: leave it out")
         for part in self.cut(max(FEWEST, CACHE // max(p, 1))):
-            yield part._replace(X=part.X.toarray()) if sp.issparse(part.X) else part
+            yield part._replace(X=_linalg.dense(part.X))
 
 
 def centred_columns(X: Array, means: Array, columns: Index | slice) -> Array:

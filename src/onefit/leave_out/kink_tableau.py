@@ -14,7 +14,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.curvature import Direction, Pinned, ScalarCurvature, factor_scalar
 from onefit.fit import Fit
 from onefit.leave_out.straight_rows import corners_of, strictly_held
-from onefit.numerics import CERTIFIED, INSIDE, TINY
+from onefit.numerics import CERTIFIED, INSIDE, TINY, size_of_kinks
 from onefit.solvers.kinks import size_of_duals
 
 ROUNDING = 1e-10  # of a linear predictor, relative to the largest kink, or of a dual, to their size
@@ -112,8 +112,7 @@ class KinkTableau(ABC):
 
     @cached_property
     def size_of_kinks(self) -> float:
-        finite = np.abs(self.kinks[:, 1:-1])
-        return float(np.max(finite[np.isfinite(finite)], initial=0.0)) or 1.0
+        return size_of_kinks(self.kinks)
 
     @cached_property
     def base(self) -> Array:

@@ -325,10 +325,17 @@ def _around(fit: Fit) -> Array:
 def _open_columns(fit: Fit) -> Mask:
     """Coefficients that no kink strictly holds, and nothing curves: of their shape."""
     l1, l2 = fit.strengths
-    inside, size = (fit.coef != 0) & (l2 == 0) & (l1 > 0), np.abs(fit.loss_gradient)
-    off = np.max(np.abs(size[inside] / l1[inside] - 1.0), initial=0.0)  # what solvers leave of those inside
-    near = (fit.coef != 0) | (size >= (1.0 - ON_BOUND - 2.0 * off) * l1)
-    return np.asarray(near & (l2 == 0) & np.isfinite(l1))
+    straight = (l2 == 0) & np.isfinite(l1)
+    found = np.zeros(straight.shape, dtype=bool)
+    found[straight] = not_held(fit.coef[straight], fit.loss_gradient[straight], l1[straight])
+    return found
+
+
+def not_held(coef: Array, gradient: Array, l1: Array) -> Mask:
+    """Coefficients that no kink strictly holds at zero, by the gradient of all but their ℓ1 part."""
+    pull, inside = np.abs(gradient), (coef != 0) & (l1 > 0)
+    off = np.max(np.abs(pull[inside] / l1[inside] - 1.0), initial=0.0)  # what solvers leave of those inside
+    return np.asarray((coef != 0) | (pull >= (1.0 - ON_BOUND - 2.0 * off) * l1))
 
 
 def is_straight(fit: Fit) -> bool:

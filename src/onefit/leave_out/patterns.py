@@ -35,7 +35,7 @@ from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.leave_out.straight_rows import ends_of_pieces, interval_of_duals, strictly_held
 from onefit.leave_out.vertex import held_up_to
 from onefit.losses import PiecewiseLinear
-from onefit.numerics import ON_BOUND
+from onefit.numerics import ON_BOUND, size_of_kinks
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.kinks import size_of_duals
 from onefit.solvers.stationary import holds_strictly, sizes_of_gradients
@@ -53,7 +53,7 @@ def leaves_nothing(fit: Fit) -> Mask:
         return gone
     idle = (fit.gradient == 0) & ~fit.pinned
     if isinstance(problem.loss, PiecewiseLinear):  # at a kink it may hold the intercept
-        tie = ON_BOUND * (float(np.abs(fit.kinks).max(initial=0.0)) or 1.0)
+        tie = ON_BOUND * size_of_kinks(fit.kinks)
         idle &= np.all(np.abs(fit.kinks - fit.eta[:, None]) > tie, axis=1)
     return gone | idle
 
@@ -250,7 +250,7 @@ def _rows_stay(fit: Fit, moved: _Moved) -> Mask:
     if not problem.loss.is_kinked:
         return np.ones(len(moved.rows), dtype=bool)
     low, high = ends_of_pieces(fit)
-    tie = ON_BOUND * (float(np.abs(fit.kinks).max(initial=0.0)) or 1.0)
+    tie = ON_BOUND * size_of_kinks(fit.kinks)
     on_piece = (moved.eta >= low[:, None] - tie) & (moved.eta <= high[:, None] + tie)
     least, most = interval_of_duals(fit)
     tie = ON_BOUND * size_of_duals(fit)

@@ -101,11 +101,12 @@ def size_of_duals(fit: Fit) -> float:
     problem, rows = fit.problem, np.flatnonzero(fit.problem.weights > 0)
     if not isinstance(problem.loss, PiecewiseLinear):
         return 0.0
-    kinks, slopes = (np.abs(part[np.isfinite(part)]) for part in intervals(problem, rows))
+    kinks, slopes = intervals(problem, rows)
+    widest = float(np.max(np.abs(slopes), where=np.isfinite(slopes), initial=0.0))
     l2 = problem.penalty.ridge(fit.coef.shape)
     longest = float(_linalg.as_design(problem.X).squared_lengths(rows).max(initial=0.0)) or 1.0
-    moving = float(kinks.max(initial=0.0) or 1.0) * float(l2.min(where=l2 > 0, initial=np.inf)) / longest
-    return numerics.size_of_duals(fit.gradient, float(slopes.max(initial=0.0)), moving)
+    moving = numerics.size_of_kinks(kinks) * float(l2.min(where=l2 > 0, initial=np.inf)) / longest
+    return numerics.size_of_duals(fit.gradient, widest, moving)
 
 
 def _known_duals(start: Fit, rows: Index) -> Array | None:

@@ -145,16 +145,17 @@ class InnerProducts:
         return _linalg.as_design(self.X).row_gram(np.ones(self.X.shape[1]))
 
     @cached_property
-    def means(self) -> Array:
-        """Mean of each row of them: (n,)."""
-        return self.gram.mean(axis=1)
+    def about_mean(self) -> Array:
+        """Those of rows less their mean, for models with an intercept: (n, n)."""
+        share = np.full(self.X.shape[0], 1.0 / self.X.shape[0])
+        if "gram" in self.__dict__:
+            return _linalg.centred_gram(self.gram, share)
+        return _linalg.as_design(self.X).centred_row_gram(np.ones(self.X.shape[1]), share)
 
     @cached_property
     def single(self) -> Array:
-        """Those of rows less their mean, in single precision: what their length hides would be lost there."""
-        centred = self.gram - self.means
-        centred -= (self.means - self.means.mean())[:, None]
-        return centred.astype(np.float32)
+        """The same in single precision: what their length hides would be lost there."""
+        return self.about_mean.astype(np.float32)
 
     @cached_property
     def span(self) -> RowSpan:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 import scipy.sparse as sp
 
-from onefit._linalg.blas import less_outer_products, mirrored, product
+from onefit._linalg.blas import centred_gram, less_outer_products, mirrored, product
 from onefit._linalg.design import Columns, Design
 from onefit._typing import Array, Index, Mask, Sparse
 
@@ -25,6 +25,14 @@ class DenseColumns(Columns):
     def row_gram(self, column_weights: Array) -> Array:
         scaled = self.X * np.sqrt(column_weights)
         return product(scaled, scaled.T)
+
+    def centred_row_gram(self, column_weights: Array, share: Array) -> Array:
+        near = self if not share.any() else DenseColumns(self.X - share @ self.X)  # no digit is lost to means
+        return centred_gram(near.row_gram(column_weights), share)
+
+    def centred_gram_with(self, new: Any, column_weights: Array, share: Array) -> Array:
+        means = share @ self.X
+        return DenseColumns(self.X - means).gram_with(as_columns(new).dense() - means, column_weights)
 
     def gram_with(self, new: Any, column_weights: Array) -> Array:
         return as_columns(new).times((self.X * column_weights).T)

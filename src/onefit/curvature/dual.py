@@ -33,7 +33,7 @@ class RowKernel:
     total : float
         By what the intercept is curved.
     known : InnerProducts or None
-        X Xᵀ, if somebody has it.
+        Of the rows, if somebody has them.
     """
 
     X: Design
@@ -69,26 +69,26 @@ class RowKernel:
         return self.d / self.total
 
     @cached_property
-    def plain(self) -> InnerProducts | None:
-        """X Xᵀ, if somebody has it and G is that over a number, but for the centring."""
-        serves = self.support is None and np.ptp(self.hessian) == 0
-        return self.known if serves else None
+    def plain(self) -> Array | None:
+        """Inner products, if somebody has them and G is these over a number, but for the centre."""
+        if self.known is None or self.support is not None or np.ptp(self.hessian) > 0:
+            return None
+        return self.known.about_mean if self.share.any() else self.known.gram
 
     @cached_property
     def gram(self) -> Array:
         """G: (n, n)."""
         if self.plain is not None:
-            G = self.plain.gram / self.hessian[0]
-        else:
-            G = _linalg.as_design(_linalg.active_columns(self.X, self.support)).row_gram(1.0 / self.hessian)
-        return _linalg.centred_gram(G, self.share)
+            return _linalg.centred_gram(self.plain / self.hessian[0], self.share)
+        own = _linalg.as_design(_linalg.active_columns(self.X, self.support))
+        return own.centred_row_gram(1.0 / self.hessian, self.share)
 
     @property
     def diagonal(self) -> Array:
         """Of G: (n,)."""
         if self.plain is None or "gram" in self.__dict__:
             return self.gram.diagonal()
-        own = self.plain.gram.diagonal() - 2.0 * self._along + self.share @ self._along
+        own = self.plain.diagonal() - 2.0 * self._along + self.share @ self._along
         return np.asarray(own / self.hessian[0])
 
     def columns(self, rows: Index) -> Array:
@@ -96,14 +96,14 @@ class RowKernel:
         if self.plain is None or "gram" in self.__dict__:
             return self.gram[:, rows]
         centre = self._along - self.share @ self._along
-        own = self.plain.gram[:, rows] - self._along[rows] - centre[:, None]
+        own = self.plain[:, rows] - self._along[rows] - centre[:, None]
         return np.asarray(own / self.hessian[0])
 
     @cached_property
     def _along(self) -> Array:
-        """X Xᵀ times the weights of the centring: (n,)."""
+        """Inner products of the rows with their mean: (n,)."""
         assert self.plain is not None
-        return self.plain.gram @ self.share
+        return self.plain @ self.share
 
     def weighted(self) -> Array:
         """D^½ G D^½ of the rows that bend, in the order that factors take."""
@@ -112,15 +112,13 @@ class RowKernel:
 
     def weighted_in_single(self) -> Array:
         """D^½ G D^½ of the rows that bend, in single precision: the lower triangle counts."""
-        plain, bent = self.plain, self.bent
-        if plain is None or not isinstance(bent, slice):
+        known, bent = self.known, self.bent
+        if self.plain is None or known is None or not isinstance(bent, slice):
             return self.weighted().astype(np.float32)
         root = self.root / np.sqrt(self.hessian[0])
         if not self.share.any():
-            return _linalg.scaled_gram(plain.gram.astype(np.float32), root.astype(np.float32)).T
-        means = plain.means
-        along = self._along - means - means @ self.share + means.mean()  # of what is centred by plain means
-        G = _linalg.scaled_gram(plain.single, root.astype(np.float32))
+            return _linalg.scaled_gram(self.plain.astype(np.float32), root.astype(np.float32)).T
+        along, G = self._along, _linalg.scaled_gram(known.single, root.astype(np.float32))
         return _linalg.less_outer_products(G.T, root, root * (along - 0.5 * (self.share @ along)))
 
     @cached_property
@@ -222,9 +220,7 @@ class Dual(OfColumns):
     def cross(self, new: Design) -> Array:
         """G̃ − G̃ D^½ M⁻¹ D^½ G for the kernel G̃ of the new rows with the old ones, centred as those are."""
         inverse = self._spread(1.0 / self.hessian)
-        kernel = _linalg.as_design(self.X).gram_with(new, inverse)
-        centre = _linalg.as_design(self.X).gram_with(self.X, inverse) @ self._rows.share
-        kernel += self._rows.share @ centre - centre - (kernel @ self._rows.share)[:, None]
+        kernel = _linalg.as_design(self.X).centred_gram_with(new, inverse, self._rows.share)
         return kernel - self._fitted(kernel.T).T + self._offset
 
     def hat(self, rows: Array) -> Array:

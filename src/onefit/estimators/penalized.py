@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.model_selection import LeaveOneOut, check_cv
 
 from onefit import _linalg
-from onefit._linalg import FewerColumns
+from onefit._linalg import FewerColumns, RowGram, column_means, transposed_times
 from onefit._typing import Array, Design, Index
 from onefit.estimators.linear_model import LinearModel, check_determined, takes_middle
 from onefit.fit import Fit
@@ -315,6 +315,17 @@ class Sample:
     def inner(self) -> InnerProducts:
         """Inner products of the rows, formed once for all strengths."""
         return InnerProducts(self.X)
+
+    def in_dual(self, centred: bool) -> RowGram:
+        """The rows by their inner products, with an intercept those of rows less their mean."""
+        return RowGram(self.inner.about_mean if centred else self.inner.gram)
+
+    def in_columns(self, duals: Array, levels: Array, centred: bool) -> tuple[Array, Array]:
+        """Coefficients (J, p) and intercepts (J,) from those of ``in_dual``: (J, n) and (J,)."""
+        if not centred:
+            return transposed_times(self.X, duals.T).T, levels
+        coefs = transposed_times(self.X, (duals - duals.mean(axis=1, keepdims=True)).T).T
+        return coefs, levels - coefs @ column_means(self.X, np.ones(self.X.shape[0]))
 
     @property
     def response(self) -> Array:

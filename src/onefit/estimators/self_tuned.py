@@ -293,15 +293,14 @@ class SelfTuned(Penalized):
 
         result = search_path(
             self._grid(sample, ratio),
-            partial(problem_at, design=_linalg.RowGram(sample.inner.gram)) if in_dual else problem_at,
+            partial(problem_at, design=sample.in_dual(self.fit_intercept)) if in_dual else problem_at,
             judgement,
             selection=self.selection,
             early_stopping=self.early_stopping,
         )
         if in_dual:
-            result = replace(
-                result, coefs=_linalg.transposed_times(X, result.coefs.T).T, solved={}, last=None
-            )
+            coefs, levels = sample.in_columns(result.coefs, result.levels, self.fit_intercept)
+            result = replace(result, coefs=coefs, levels=levels, solved={}, last=None)
 
         def raced() -> tuple[SearchResult, LeftOut]:
             found, left_out = race(result, problem_at, judgement, self.selection)

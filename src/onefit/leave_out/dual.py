@@ -78,21 +78,22 @@ def residual_form(fit: Fit) -> tuple[Array, float] | None:
     rows = np.flatnonzero(problem.weights)
     penalised = bool(np.any(curved))
     scale = np.where(penalised, curved[:, 0], 1.0)
-    G = _linalg.as_design(problem.X).row_gram(1.0 / scale)[np.ix_(rows, rows)]
+    intercept = bool(np.all(problem.intercept))
+    share = np.full(len(rows), 1.0 / len(rows) if intercept else 0.0)
+    G = _linalg.as_design(_linalg.some_rows(problem.X, rows)).centred_row_gram(1.0 / scale, share)
     noise = 1.0 / problem.weights[rows] if penalised else np.zeros(len(rows))
-    return _inverse_form(G, noise, bool(np.all(problem.intercept)))
+    return _inverse_form(G, noise, intercept)
 
 
 def _inverse_form(G: Array, noise: Array, intercept: bool) -> tuple[Array, float] | None:
     """Q of ``leave_rows_out`` and its relative error; None if A has no inverse.
 
-    With an intercept G may be centred and any multiple of 1 1ᵀ be added: neither changes Q, and both keep A
-    well conditioned.
+    With an intercept G is centred and a multiple of 1 1ᵀ is added: neither changes Q, and both keep A well
+    conditioned.
     """
     A = G
     if intercept:
-        A = _linalg.centred_gram(G, np.full(len(G), 1.0 / len(G)))
-        A += max(float(np.trace(A)) / len(A), float(noise.mean()), np.finfo(float).tiny)
+        A = G + max(float(np.trace(G)) / len(G), float(noise.mean()), np.finfo(float).tiny)
     A = np.asarray(A, order="F")
     A[np.diag_indices_from(A)] += noise
     L = _linalg.cholesky(A)

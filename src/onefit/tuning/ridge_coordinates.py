@@ -15,6 +15,7 @@ from scipy.linalg import eigvalsh_tridiagonal, lapack
 
 from onefit import _linalg
 from onefit._typing import Array, Design
+from onefit.problem import InnerProducts
 from onefit.risk.permutation import PermutationCriterion, value_of_norms
 
 GRID = (1e-6, 1e3)  # strengths of the test and of a start, relative to the largest eigenvalue
@@ -72,12 +73,14 @@ class CentredDesign:
 
     def row_gram(self, column_weights: Array) -> Array:
         """X̃ diag(column_weights) X̃ᵀ: (n, n)."""
-        return self.from_products(_linalg.as_design(self.X).row_gram(column_weights))
+        return self._weighted(_linalg.as_design(self.X).centred_row_gram(column_weights, self.share))
 
-    def from_products(self, gram: Array) -> Array:
-        """The same from the inner products of the rows of X as they are."""
-        if self.centred:
-            gram = _linalg.centred_gram(gram, self.share)
+    def from_products(self, known: InnerProducts) -> Array:
+        """The same, with column weights of one, from the inner products of the rows."""
+        own = _linalg.centred_gram(known.about_mean, self.share) if self.centred else known.gram
+        return self._weighted(own)
+
+    def _weighted(self, gram: Array) -> Array:
         return gram * np.outer(self.root, self.root) if np.any(self.weights != 1.0) else gram
 
 

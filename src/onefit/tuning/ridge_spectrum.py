@@ -115,7 +115,7 @@ class RidgeSpectrum:
             s, V = _linalg.positive_eigenpairs(self.design.gram())
             return self.design.times(V / np.sqrt(s)), s, V
         known = self.problem.known_inner
-        gram = self.design.row_gram(np.ones(p)) if known is None else self.design.from_products(known.gram)
+        gram = self.design.row_gram(np.ones(p)) if known is None else self.design.from_products(known)
         if not self.design.centred:
             s, Q = _linalg.positive_eigenpairs(gram)
         else:

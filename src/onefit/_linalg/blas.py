@@ -124,3 +124,9 @@ def centred_gram(G: Array, share: Array) -> Array:
     centred = G - along
     centred -= (along - share @ along)[:, None]
     return centred
+
+
+def centred_kernel(kernel: Array, gram: Array, share: Array) -> Array:
+    """A kernel of new rows with those of G, and all of them less the mean of the latter: (m, n)."""
+    centre = gram @ share
+    return kernel + (share @ centre - centre) - (kernel @ share)[:, None]

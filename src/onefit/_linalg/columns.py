@@ -7,7 +7,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 import scipy.sparse as sp
 
-from onefit._linalg.blas import centred_gram, less_outer_products, mirrored, product
+from onefit._linalg.blas import centred_gram, centred_kernel, less_outer_products, mirrored, product
 from onefit._linalg.design import Columns, Design
 from onefit._typing import Array, Index, Mask, Sparse
 
@@ -104,6 +104,35 @@ class SparseColumns(Columns):
     def row_gram(self, column_weights: Array) -> Array:
         return np.asarray((self.X @ sp.diags_array(column_weights) @ self.X.T).toarray())
 
+    def centred_row_gram(self, column_weights: Array, share: Array) -> Array:
+        near, _ = self._near_zero(self.transposed_times(share))
+        return centred_gram(near.row_gram(column_weights), share)
+
+    def centred_gram_with(self, new: Any, column_weights: Array, share: Array) -> Array:
+        near, shift = self._near_zero(self.transposed_times(share))
+        kernel = near.gram_with(new, column_weights) - near.times(shift * column_weights)
+        return centred_kernel(kernel, near.row_gram(column_weights), share)
+
+    def _near_zero(self, means: Array) -> tuple[SparseColumns, Array]:
+        """Less the means of the columns that are stored in full, and these means, 0 for others.
+
+        No other column is farther from zero than its spread, as far as rounding is concerned.
+        """
+        full = self._stored == self.X.shape[0]
+        if not np.any(means[full]):
+            return self, np.zeros_like(means)
+        shift, near = np.where(full, means, 0.0), self.X.copy()
+        by_column = near.format == "csc"
+        near.data = near.data - (np.repeat(shift, np.diff(near.indptr)) if by_column else shift[near.indices])
+        return SparseColumns(near), shift
+
+    @property
+    def _stored(self) -> Array:
+        """Entries of each column."""
+        if self.X.format == "csc":
+            return np.diff(self.X.indptr)
+        return np.bincount(self.X.indices, minlength=self.X.shape[1])
+
     def gram_with(self, new: Any, column_weights: Array) -> Array:
         scaled = self.X @ sp.diags_array(column_weights)
         new = as_columns(new)
@@ -133,13 +162,16 @@ class SparseColumns(Columns):
         return stored
 
     def column_squares(self, weights: Array, means: Array | None) -> Array:
-        squares = self.X.copy()
+        near, shift = self._near_zero(np.zeros(self.X.shape[1]) if means is None else means)
+        squares = near.X.copy()
         squares.data = squares.data**2
         second = np.asarray(squares.T @ weights)
         if means is None:
             return second
-        second -= weights.sum() * means**2
-        return np.where(second > ROUNDING * weights.sum() * means**2, second, 0.0)  # a difference of sums
+        weight, left = float(weights.sum()), means - shift
+        second -= weight * left**2  # a difference of sums, of which rounding leaves a share
+        second[second <= ROUNDING * weight * left**2] = 0.0
+        return beyond_rounding(second, means, weight)
 
     def column_sizes(self) -> Array:
         return np.ravel(abs(self.X).max(axis=0).toarray())
@@ -162,10 +194,12 @@ class SparseColumns(Columns):
         if self.is_nearly_full:
             doubles = SparseColumns(self.X.astype(np.float64, copy=False))  # blocks have the dtype of X
             return super(SparseColumns, doubles).weighted_gram(means, d)
-        gram = np.asarray((self.X.T @ sp.diags_array(d) @ self.X).toarray().T)  # in the order of Fortran
+        near, shift = (self, 0.0) if means is None else self._near_zero(means)
+        gram = np.asarray((near.X.T @ sp.diags_array(d) @ near.X).toarray().T)  # in the order of Fortran
         if means is None or not means.size:
             return gram
-        return less_outer_products(gram, means, self.transposed_times(d) - 0.5 * d.sum() * means)
+        left = means - shift
+        return less_outer_products(gram, left, near.transposed_times(d) - 0.5 * d.sum() * left)
 
     def with_column(self, value: float) -> Sparse:
         own, n = self.by_column(), self.X.shape[0]

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 
-from onefit._linalg.blas import add_gram, centred_gram, product
+from onefit._linalg.blas import add_gram, centred_gram, centred_kernel, product
 from onefit._typing import Array, Index, Mask
 
 BLOCK_SIZE = 2**20  # numbers in a block of rows: 8 MiB
@@ -87,10 +87,7 @@ class Design(ABC):
 
     def centred_gram_with(self, new: Any, column_weights: Array, share: Array) -> Array:
         """The same of rows, old and new, less the mean of the old ones with weights ``share``."""
-        kernel = self.gram_with(new, column_weights)
-        centre = self.row_gram(column_weights) @ share
-        kernel += share @ centre - centre - (kernel @ share)[:, None]
-        return kernel
+        return centred_kernel(self.gram_with(new, column_weights), self.row_gram(column_weights), share)
 
     @abstractmethod
     def same_as(self, other: Design) -> bool:

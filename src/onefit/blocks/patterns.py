@@ -134,12 +134,13 @@ class Patterns:
             models = self._models(Z, y, weights, j, b)
             found = models.minima()
             anew = -found.tau / (weights[b] * (1.0 - LETS_GO))
-            v = np.where(models.determined(found), found.inverse_slack, 1.0)
+            determined = models.determined(found)
+            v = np.where(determined, found.inverse_slack, 1.0)
             anew *= of_whole_rows(v) / v
             off[j, b], solved[j, b] = np.where(found.settled, anew, off[j, b]), found.settled
             if not self.is_strict:
                 tied = models.tied(found)
-                which = np.flatnonzero(found.settled & tied.any(axis=0))
+                which = np.flatnonzero(found.settled & (tied.any(axis=0) | ~determined))
                 if which.size:
                     free = (found.x != 0)[:, which] | tied[:, which]
                     solved[j[which], b[which]] = ~self._are_alone(Z[:, b[which]], weights[b[which]], free)

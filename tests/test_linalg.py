@@ -143,6 +143,34 @@ def test_row_gram(store, dense, columns):
     )
 
 
+@pytest.mark.parametrize("share", ["equal", "unequal", "none"])
+def test_inner_products_of_rows_less_their_mean(store, dense, d, share):
+    own = {"equal": np.full(N, 1.0 / N), "unequal": d / d.sum(), "none": np.zeros(N)}[share]
+    weights, new = np.random.default_rng(3).uniform(0.5, 2.0, P), dense[:4] + 1.0
+    Z, means = dense - own @ dense, own @ dense
+    X = _linalg.as_design(store(dense))
+    close(X.centred_row_gram(weights, own), (Z * weights) @ Z.T)
+    close(X.centred_gram_with(store(new), weights, own), ((new - means) * weights) @ Z.T)
+
+
+@pytest.mark.parametrize("far", [1e3, 1e6])
+def test_columns_far_from_zero_lose_no_digit(store, dense, d, far):
+    """Those of sparse X are stored in full, and the other columns are as they were."""
+    near = np.where(np.arange(P) < 2, np.round(64 * np.random.default_rng(5).normal(size=(N, P))) / 64, dense)
+    X = near + far * (np.arange(P) < 2)
+    own, weights = d / d.sum(), np.ones(P)
+    means, centred = own @ X, near - own @ near
+    stored = _linalg.as_columns(store(X))
+    rtol, size = 1e-14 * far, np.abs(centred @ centred.T).max()
+    np.testing.assert_allclose(stored.centred_row_gram(weights, own), centred @ centred.T, atol=rtol * size)
+    np.testing.assert_allclose(
+        stored.centred_gram_with(store(X[:4]), weights, own), (centred @ centred.T)[:4], atol=rtol * size
+    )
+    np.testing.assert_allclose(stored.column_squares(d, means), d @ centred**2, rtol=rtol)
+    gram = np.tril(centred.T @ (d[:, None] * centred))
+    np.testing.assert_allclose(np.tril(stored.weighted_gram(means, d)), gram, atol=rtol * np.abs(gram).max())
+
+
 @pytest.mark.usefixtures("block_size")
 @pytest.mark.parametrize("columns", [None, COLUMNS], ids=["all", "some"])
 @pytest.mark.parametrize("centred", [True, False])

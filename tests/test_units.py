@@ -4,6 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.linear_model import ElasticNet
 from sklearn.pipeline import make_pipeline
@@ -246,3 +247,15 @@ def test_a_column_far_from_zero_changes_nothing_of_several_classes(seed, ratio):
     )
     assert near.C_ == other.C_
     np.testing.assert_allclose(other.risk_path_, near.risk_path_, rtol=1e-3)
+
+
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array, sp.csc_matrix], ids=["dense", "csr", "csc"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", [name for name in [*REGRESSORS, *OTHERS] if "zero" not in name])
+def test_where_the_columns_lie(name, shape, store):
+    """The intercept takes up what columns have in all rows, such as that years are near 2000."""
+    X, y = data(shape)
+    far = np.array([1e5, 0.0])[np.arange(X.shape[1]) % 2]
+    moved = chosen(clone(model_of(name)).fit(store(X + far), target(name, y)))
+    _, _, coef = as_it_is(name, shape)  # which strengths are visited on the way may hang on the draws of rows
+    np.testing.assert_allclose(moved[2], coef, atol=1e-6)

@@ -325,6 +325,13 @@ class Problem:
             return None
         return _linalg.column_means(self.X, self.weights)
 
+    def squared_lengths(self, rows: Index) -> Array:
+        """‖x‖² of some rows, less what an intercept takes up: (r,)."""
+        if self.centre is None:
+            return _linalg.as_design(self.X).squared_lengths(rows)
+        near, _ = _linalg.as_columns(_linalg.some_rows(self.X, rows)).near_zero(self.centre)
+        return near.squared_lengths(np.arange(len(rows)))
+
     @property
     def separable(self) -> SeparablePenalty:
         """The penalty, where it treats every coefficient on its own.

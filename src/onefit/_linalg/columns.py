@@ -27,12 +27,15 @@ class DenseColumns(Columns):
         return product(scaled, scaled.T)
 
     def centred_row_gram(self, column_weights: Array, share: Array) -> Array:
-        near = self if not share.any() else DenseColumns(self.X - share @ self.X)  # no digit is lost to means
+        near = self.near_zero(share @ self.X)[0] if share.any() else self
         return centred_gram(near.row_gram(column_weights), share)
 
     def centred_gram_with(self, new: Any, column_weights: Array, share: Array) -> Array:
-        means = share @ self.X
-        return DenseColumns(self.X - means).gram_with(as_columns(new).dense() - means, column_weights)
+        near, means = self.near_zero(share @ self.X)
+        return near.gram_with(as_columns(new).dense() - means, column_weights)
+
+    def near_zero(self, means: Array) -> tuple[DenseColumns, Array]:
+        return DenseColumns(self.X - means), means
 
     def gram_with(self, new: Any, column_weights: Array) -> Array:
         return as_columns(new).times((self.X * column_weights).T)
@@ -105,19 +108,15 @@ class SparseColumns(Columns):
         return np.asarray((self.X @ sp.diags_array(column_weights) @ self.X.T).toarray())
 
     def centred_row_gram(self, column_weights: Array, share: Array) -> Array:
-        near, _ = self._near_zero(self.transposed_times(share))
+        near, _ = self.near_zero(self.transposed_times(share))
         return centred_gram(near.row_gram(column_weights), share)
 
     def centred_gram_with(self, new: Any, column_weights: Array, share: Array) -> Array:
-        near, shift = self._near_zero(self.transposed_times(share))
+        near, shift = self.near_zero(self.transposed_times(share))
         kernel = near.gram_with(new, column_weights) - near.times(shift * column_weights)
         return centred_kernel(kernel, near.row_gram(column_weights), share)
 
-    def _near_zero(self, means: Array) -> tuple[SparseColumns, Array]:
-        """Less the means of the columns that are stored in full, and these means, 0 for others.
-
-        No other column is farther from zero than its spread, as far as rounding is concerned.
-        """
+    def near_zero(self, means: Array) -> tuple[SparseColumns, Array]:
         full = self._stored == self.X.shape[0]
         if not np.any(means[full]):
             return self, np.zeros_like(means)
@@ -127,10 +126,10 @@ class SparseColumns(Columns):
         return SparseColumns(near), shift
 
     @property
-    def _stored(self) -> Array:
+    def _stored(self) -> Index:
         """Entries of each column."""
         if self.X.format == "csc":
-            return np.diff(self.X.indptr)
+            return np.asarray(np.diff(self.X.indptr))
         return np.bincount(self.X.indices, minlength=self.X.shape[1])
 
     def gram_with(self, new: Any, column_weights: Array) -> Array:
@@ -162,7 +161,7 @@ class SparseColumns(Columns):
         return stored
 
     def column_squares(self, weights: Array, means: Array | None) -> Array:
-        near, shift = self._near_zero(np.zeros(self.X.shape[1]) if means is None else means)
+        near, shift = self.near_zero(np.zeros(self.X.shape[1]) if means is None else means)
         squares = near.X.copy()
         squares.data = squares.data**2
         second = np.asarray(squares.T @ weights)
@@ -194,7 +193,7 @@ class SparseColumns(Columns):
         if self.is_nearly_full:
             doubles = SparseColumns(self.X.astype(np.float64, copy=False))  # blocks have the dtype of X
             return super(SparseColumns, doubles).weighted_gram(means, d)
-        near, shift = (self, 0.0) if means is None else self._near_zero(means)
+        near, shift = (self, 0.0) if means is None else self.near_zero(means)
         gram = np.asarray((near.X.T @ sp.diags_array(d) @ near.X).toarray().T)  # in the order of Fortran
         if means is None or not means.size:
             return gram

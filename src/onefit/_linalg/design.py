@@ -234,6 +234,14 @@ class Columns(Design):
         """
 
     @abstractmethod
+    def near_zero(self, means: Array) -> tuple[Columns, Array]:
+        """Less the means of the columns, which products would lose digits to, and these means.
+
+        Of a sparse X that is for those that are stored in full, and 0 for others: these are no farther from
+        zero than their spread, as far as rounding is concerned.
+        """
+
+    @abstractmethod
     def with_column(self, value: float) -> Any:
         """X with a last column of one value."""
 

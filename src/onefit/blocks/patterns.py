@@ -9,6 +9,7 @@ strengths are problems of one ``Tableau``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -127,7 +128,7 @@ class Patterns:
         off = np.array(on_patterns)
         if off.size == 0:
             return LeftOutResiduals(off, np.ones(off.shape, dtype=bool))
-        solved = np.ones(off.shape, dtype=bool)
+        solved = ~self._are_alone_at_fit(Z, weights)
         changed = self._changed(Z, weights, off, slack) | ~np.isfinite(off)
         for part in np.array_split(np.argwhere(changed), max(1, changed.sum() * len(Z) // AT_HAND)):
             j, b = part.T
@@ -143,8 +144,23 @@ class Patterns:
                 which = np.flatnonzero(found.settled & (tied.any(axis=0) | ~determined))
                 if which.size:
                     free = (found.x != 0)[:, which] | tied[:, which]
-                    solved[j[which], b[which]] = ~self._are_alone(Z[:, b[which]], weights[b[which]], free)
+                    solved[j[which], b[which]] &= ~self._are_alone(Z[:, b[which]], weights[b[which]], free)
         return LeftOutResiduals(off, solved)
+
+    @cached_property
+    def _tied(self) -> Mask:
+        """Zeros whose kinks hold all that they can at the fit, where nothing else holds them: (p, J)."""
+        pull = self.base if self.nonnegative else np.abs(self.base)
+        held = ~self.supports.inside & (pull >= (1.0 - ON_BOUND) * self.supports.l1)
+        return held & (not self.is_strict)
+
+    def _are_alone_at_fit(self, Z: Array, weights: Array) -> Mask:
+        """Rows that alone tell what is tied from the support: (J, b)."""
+        alone = np.zeros((self.base.shape[1], len(weights)), dtype=bool)
+        for j in np.flatnonzero(self._tied.any(axis=0)):
+            free = self._tied[:, j] | self.supports.inside[:, j]
+            alone[j] = self._are_alone(Z, weights, np.broadcast_to(free[:, None], Z.shape))
+        return alone
 
     def _are_alone(self, Z: Array, weights: Array, free: Mask) -> Mask:
         """Rows (p, a) that alone tell the columns apart that are free without them, (p, a): (a,).
@@ -164,7 +180,7 @@ class Patterns:
         step = weights * residuals
         changed = slack < LEAST_SLACK
         j, k = self._near_kinks(Z, weights, step, slack)
-        kept = (1.0 - weights / self.weight) * (1.0 + ON_BOUND)
+        kept = 1.0 - weights / self.weight
         for part in np.array_split(np.arange(j.size), max(1, j.size * len(weights) // AT_HAND)):
             own, at = j[part], (k[part], j[part])
             inside = self.supports.inside[at]
@@ -175,7 +191,9 @@ class Patterns:
             ahead += np.outer(towards * self.drift[at], weights)
             if not self.nonnegative:
                 ahead[~inside] = np.abs(ahead[~inside])
-            moves = ahead > np.outer(np.where(inside, 0.0, self.supports.l1[at]), kept)
+            held = np.where(inside, 0.0, self.supports.l1[at])
+            held *= 1.0 + np.where(self._tied[at] | self.is_strict, ON_BOUND, -ON_BOUND)  # others may be tied
+            moves = ahead > np.outer(held, kept)
             some, first = np.unique(own, return_index=True)
             changed[some] |= np.logical_or.reduceat(moves, first, axis=0)
         return changed & (weights > 0)

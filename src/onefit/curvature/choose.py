@@ -56,7 +56,7 @@ def _balanced(fit: Fit, tangent: Tangent) -> float:
     """
     stiffness = float(np.abs(tangent.hessian).mean()) if tangent.is_curved else 0.0
     pins = np.flatnonzero(fit.pinned)
-    size = float(_linalg.as_design(fit.problem.X).squared_lengths(pins).mean())
+    size = float(fit.problem.squared_lengths(pins).mean())
     return stiffness / size if stiffness > 0 and size > 0 else 1.0
 
 

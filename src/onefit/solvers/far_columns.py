@@ -41,7 +41,8 @@ def in_columns_near_zero(fit: Fit) -> tuple[Fit, Array]:
     means, problem = _means_of_far(fit.problem), fit.problem
     if means is None:
         return fit, np.zeros(problem.X.shape[1])
-    return _beside(fit, replace(problem, X=problem.X - means), fit.intercept + means @ fit.coef), means
+    near, shift = _linalg.as_columns(problem.X).near_zero(means)
+    return _beside(fit, replace(problem, X=near.X), fit.intercept + shift @ fit.coef), shift
 
 
 def _beside(fit: Fit, problem: Problem, level: Array) -> Fit:
@@ -53,7 +54,7 @@ def _beside(fit: Fit, problem: Problem, level: Array) -> Fit:
 def _means_of_far(problem: Problem) -> Array | None:
     """Means of the columns that are far from zero, 0 for others: (p,); None where there are none."""
     X = problem.X
-    if not isinstance(X, np.ndarray) or not problem.has_one_output or not problem.intercept:
+    if not _linalg.has_columns(X) or not problem.has_one_output or not problem.intercept:
         return None
     means = _linalg.column_means(X, problem.weights)
     spreads = _linalg.column_norms(X, problem.weights, centred=True) / np.sqrt(problem.weights.sum())

@@ -104,7 +104,7 @@ def size_of_duals(fit: Fit) -> float:
     kinks, slopes = intervals(problem, rows)
     widest = float(np.max(np.abs(slopes), where=np.isfinite(slopes), initial=0.0))
     l2 = problem.penalty.ridge(fit.coef.shape)
-    longest = float(_linalg.as_design(problem.X).squared_lengths(rows).max(initial=0.0)) or 1.0
+    longest = float(problem.squared_lengths(rows).max(initial=0.0)) or 1.0
     moving = numerics.size_of_kinks(kinks) * float(l2.min(where=l2 > 0, initial=np.inf)) / longest
     return numerics.size_of_duals(fit.gradient, widest, moving)
 

@@ -1,12 +1,20 @@
 """Units of the response, of standardised columns, and the order of rows change no choice."""
 
+import copy
 from functools import cache
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
-from sklearn.linear_model import ElasticNet
+from sklearn.linear_model import (
+    ElasticNet,
+    Lasso,
+    LogisticRegression,
+    PoissonRegressor,
+    QuantileRegressor,
+    Ridge,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -259,3 +267,36 @@ def test_where_the_columns_lie(name, shape, store):
     moved = chosen(clone(model_of(name)).fit(store(X + far), target(name, y)))
     _, _, coef = as_it_is(name, shape)  # which strengths are visited on the way may hang on the draws of rows
     np.testing.assert_allclose(moved[2], coef, atol=1e-6)
+
+
+FITTED = {
+    "ridge": Ridge(alpha=0.3),
+    "lasso": Lasso(alpha=0.1, tol=1e-12, max_iter=100_000),
+    "logistic": LogisticRegression(tol=1e-10, max_iter=10_000),
+    "several classes": LogisticRegression(tol=1e-10, max_iter=10_000),
+    "Poisson": PoissonRegressor(alpha=0.1, tol=1e-10, max_iter=10_000),
+    "quantile": QuantileRegressor(alpha=0.1),
+}
+
+
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("p", [12, 29, 45])
+@pytest.mark.parametrize("name", FITTED)
+def test_left_out_values_where_the_columns_lie(name, p, store):
+    rng = np.random.default_rng(p)
+    X, w = rng.normal(size=(30, p)), rng.uniform(0.2, 3.0, 30)
+    y = X[:, 0] - X[:, 1] + rng.normal(size=30)
+    kinds = {
+        "logistic": y > 0,
+        "several classes": np.digitize(y, [-0.5, 0.5]),
+        "Poisson": np.round(np.exp(y)),
+    }
+    y, far = kinds.get(name, y), np.where(np.arange(p) % 2, 1e6, 0.0)
+    near = clone(FITTED[name]).fit(X, y, sample_weight=w)
+    moved = copy.deepcopy(near)
+    moved.intercept_ = near.intercept_ - near.coef_ @ far
+    there = onefit.loo(moved, store(X + far), y, sample_weight=w)
+    here = onefit.loo(near, X, y, sample_weight=w)
+    np.testing.assert_allclose(
+        there.predictions, here.predictions, atol=1e-6 * np.abs(here.predictions).max()
+    )

@@ -1,5 +1,6 @@
 """Rows in blocks: sums, left-out losses of all strengths, and bounds, beside refits and whole arrays."""
 
+import warnings
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -268,6 +269,30 @@ def test_rows_whose_pattern_changes_are_within_their_bounds_before_they_are_solv
     off = np.abs(stepped.left_out - solved.left_out)
     assert off.max() > 1e-6
     assert np.all(off <= stepped.bounds + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("columns", "y"),
+    [
+        # without the fourth row the second column is the first less one, and both are inside
+        ([[1, 1, 2, 0, 2, 2], [0, 0, 1, 0, 1, 1]], [3.0, 3.0, 10.5, 0.0, 10.5, 10.5]),
+        # without the first the third column is two less the first, and reaches its bound with it
+        ([[1, 0, 0, 1], [1, 0, 2, 2], [0, 2, 2, 1]], [-2.0, -3.0, -8.0, -4.0]),
+        # copies, of which a fit takes one: no row tells them apart
+        ([[1, 0, 3, 1, 2], [1, 0, 3, 1, 2]], [-2.0, -3.0, 5.0, -4.0, 1.0]),
+    ],
+)
+def test_refits_with_several_optima_are_within_their_bounds(columns, y):
+    X, y, alpha = np.array(columns, dtype=float).T, np.array(y), 0.06
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", onefit.UnreliableWarning)
+        found = onefit.LassoLOO(alphas=[alpha]).fit(X, y).loo_
+    for i in range(len(y)):
+        own = np.arange(len(y)) != i
+        orders = (np.arange(X.shape[1]), np.arange(X.shape[1])[::-1])  # coordinate descent ends at several
+        fits = [Lasso(alpha, tol=1e-14, max_iter=100_000).fit(X[own][:, order], y[own]) for order in orders]
+        left_out = [fit.predict(X[[i]][:, order])[0] for fit, order in zip(fits, orders, strict=True)]
+        assert np.all(np.abs(left_out - found.predictions[i]) <= found.bounds[i] + 1e-8)
 
 
 def test_rows_of_a_block_may_lie_far_from_those_before():

@@ -74,6 +74,16 @@ def test_labels_that_are_missing(data):
         onefit.loo(model, X, bad)
 
 
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [(["a", None], "None in row 1"), (["a", 2], "mixes text and numbers, such as 'a' and 2")],
+)
+def test_labels_without_an_order(data, labels, message):
+    y = np.array(labels * (len(data[1]) // 2 + 1), dtype=object)[: len(data[1])]
+    with pytest.raises(ValueError, match=message):
+        onefit.LogisticLOO().fit(data[0], y)
+
+
 @pytest.mark.parametrize("model", [Ridge(), Lasso(), KernelRidge()], ids=repr)
 def test_a_single_row(data, model):
     X, y = data

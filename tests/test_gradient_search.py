@@ -929,7 +929,7 @@ def _refused(message, bounds=None, model=None, X=None, y=None, error=ValueError,
         ((1e2, 1e-2), "the lower one first"),
         ((1.0, 1.0), "the lower one first"),
         ((0.0, 1.0, "log"), "must be positive in the scale 'log'"),
-        ((-1.0, 1.0), "at least 0"),
+        ((-1.0, 1.0), "'alpha' cannot be searched from -1 to 1: .* in the range \\[0.0, inf\\)"),
         (PerFeature(-1.0, 1.0), "must be positive in the scale 'log'"),
         ((np.nan, 1.0), "finite"),
         ((1.0, np.inf), "finite"),
@@ -945,6 +945,18 @@ def _refused(message, bounds=None, model=None, X=None, y=None, error=ValueError,
 )
 def test_bounds_that_are_none(given, message):
     _refused(message, {"alpha": given})
+
+
+def test_an_end_that_the_model_does_not_take():
+    labels = (_data()[1] > 0).astype(int)
+    _refused("'C' cannot be searched from 0 to 10", {"C": (0.0, 10.0)}, LogisticRegression(), y=labels)
+
+
+def test_data_that_are_none_are_not_blamed_on_the_bounds():
+    X, y = _data()
+    _refused("^Input y contains NaN.$", y=np.where(np.arange(len(y)) == 3, np.nan, y))
+    text = np.where(np.arange(X.shape[1]) == 1, "a", X.astype(object))
+    _refused("column 1 of X holds text such as 'a'", X=text)
 
 
 def test_hyperparameters_that_are_not_there():

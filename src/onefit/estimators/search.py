@@ -223,7 +223,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         if grid:
             return self._fit_grid(how, X, y, sample_weight)
         model = SearchedModel.of(self.estimator, self.param_bounds, X, y, sample_weight)
-        model.check_yardstick()
+        model.check_ends()
         judge = self._judge(how, model, X, y, sample_weight)
         if self.optimizer == "lbfgs" and not model.space.is_box:
             raise ValueError(

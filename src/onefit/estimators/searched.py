@@ -22,7 +22,6 @@ from sklearn.pipeline import Pipeline
 from onefit._typing import Array
 from onefit.estimators.search_settings import domain_of
 from onefit.exceptions import UnsupportedModelError
-from onefit.metrics import Deviance, PinballLoss
 from onefit.problem import Problem
 from onefit.readers import Reading, has_reading, read
 from onefit.readers.kernels import KernelGram, check_semidefinite
@@ -30,6 +29,7 @@ from onefit.refits import weight_name
 from onefit.risk.criteria import Criterion
 from onefit.risk.estimate import RiskEstimate
 from onefit.tuning.space import Domain, Scale, Space
+from onefit.validation import check_table
 from onefit.validation.options import is_number
 
 DIGITS = 12  # of a score: those that differ by rounding alone are ties, of which the first is taken
@@ -62,6 +62,7 @@ class SearchedModel:
             prefix, last = f"{estimator.steps[-1][0]}__", estimator.steps[-1][1]
             if len(estimator.steps) > 1:
                 prepared = clone(estimator[:-1]).fit(X, y).transform(X)
+        check_table(prepared)
         if not has_reading(type(last)):
             raise UnsupportedModelError(
                 f"no gradients for {type(last).__name__}: onefit.loo has no formula for it. GridSearchCV "
@@ -100,24 +101,29 @@ class SearchedModel:
         with config_context(assume_finite=True):  # these rows were checked in ``of``
             return read(model.set_params(**own), self.X, self.y, self.sample_weight)
 
-    def check_yardstick(self) -> None:
-        """Refuse a hyperparameter that changes the loss by which rows are judged.
+    def check_ends(self) -> None:
+        """Refuse bounds that the estimator does not take, or between which rows are judged by several losses.
 
         Raises
         ------
         ValueError
         """
-        if not isinstance(self.reading.metric, PinballLoss | Deviance):  # all others are of one name
-            return
         for domain in self.space.domains:
             if not isinstance(domain, Domain):
                 continue
-            ends = [domain.value(np.full(domain.size, end)) for end in domain.ends]
-            names = [
-                self._read_with(_without(self.prefix, {domain.name: end})).metric.loss_name for end in ends
-            ]
+            names = [self._at_end(domain, end).metric.loss_name for end in domain.ends]
             if len(set(names)) > 1:
                 raise ValueError(_another_loss(domain.name, names, "give a list of values, and "))
+
+    def _at_end(self, domain: Domain, end: float) -> Reading:
+        value = domain.value(np.full(domain.size, end))
+        own = _without(self.prefix, {domain.name: value})
+        try:
+            if hasattr(self.fitted, "_parameter_constraints"):  # what scikit-learn asks of them
+                clone(self.fitted).set_params(**own)._validate_params()
+            return self._read_with(own)
+        except (ValueError, UnsupportedModelError) as error:
+            raise ValueError(f"{domain.name!r} cannot be searched {domain.range}: {error}") from error
 
     @cached_property
     def _handed_over(self) -> set[str]:
@@ -195,7 +201,9 @@ def _explained(error: ValueError, space: Space, model: Any, middle: Mapping[str,
         if isinstance(domain, Domain) and domain.groups is not None
     ]
     if not several:
-        return ValueError(f"{error} (fitted in the middle of param_bounds, at {middle})")
+        named = any(name.rpartition("__")[2] in str(error) for name in middle)  # others are of the data
+        at = f" (fitted in the middle of param_bounds, at {middle})" if named else ""
+        return ValueError(f"{error}{at}")
     return ValueError(
         f"{type(model).__name__} does not take one value a feature for {', '.join(several)} ({error}): "
         "PerFeature and PerGroup are for strengths of GeneralizedLinear with a penalty on single "

@@ -188,6 +188,7 @@ def check_response(y: Any, X: Any = None, *, of_classes: bool) -> None:
         raise ValueError("X has one dimension and y has two: are they swapped? The order is model, X, y")
     values = np.asarray(y)
     if of_classes or values.ndim == 0:
+        _check_labels(values)
         return
     if values.dtype.kind in "mM":
         raise TypeError(f"y holds {values.dtype}, not numbers: write it as days since a day, for instance")
@@ -200,6 +201,18 @@ def check_response(y: Any, X: Any = None, *, of_classes: bool) -> None:
     if values.dtype.kind in "fiu" and values.size:
         _check_targets(y, values)
         _check_size("y", values)
+
+
+def _check_labels(values: Any) -> None:
+    """Refuse labels that have no order: those that are missing, and text beside numbers."""
+    labels = values.ravel().tolist() if values.dtype.kind == "O" else []
+    missing = next((row for row, label in enumerate(labels) if label is None), None)
+    if missing is not None:
+        raise ValueError(f"y holds None in row {missing}: leave out rows without a label")
+    kinds = {isinstance(label, str): label for label in reversed(labels) if label == label}  # NaN is refused
+    if len(kinds) > 1:
+        text, other = kinds[True], kinds[False]
+        raise ValueError(f"y mixes text and numbers, such as {text!r} and {other!r}: write all as text")
 
 
 def _check_targets(y: Any, values: Any) -> None:

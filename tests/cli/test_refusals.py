@@ -210,7 +210,7 @@ def test_other_files(tmp_path, capsys, name, says):
         (["predict", "t.csv"], "Missing argument 'FILE'"),
         (["predict", "m", "t.csv", "--interval", "1.5"], "--interval"),
         (["loo", "none.skops", "t.csv", "--target", "y"], "no such file"),
-        (["compare", "one"], "name at least two folders"),
+        (["compare", "one"], "one holds no summary.json"),
         (["compare", "one", "two"], "one holds no summary.json and no predictions.csv"),
         (["tone"], "No such command 'tone'"),
     ],

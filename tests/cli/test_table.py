@@ -145,6 +145,14 @@ class TestSplit:
         assert set(table.rows) == set(range(len(frame))) - {3, 7}
         assert "2 rows without a target" in table.notes[0]
 
+    def test_labels_that_are_written_alike_are_told(self, frame):
+        own = frame.assign(price=np.resize(["Yes", "yes ", "no", " yes"], len(frame)))
+        assert split(own, "price").notes[0] == (
+            "classes ' yes', 'Yes', 'yes ' of price differ in blanks or capitals only: are they one?"
+        )
+        own = frame.assign(price=np.resize(["yes", "no"], len(frame)))
+        assert not any("blanks" in note for note in split(own, "price").notes)
+
     def test_copies_are_told(self, frame):
         table = split(pd.concat([frame, frame.iloc[:2]], ignore_index=True), "price")
         assert "4 rows have an exact copy" in table.notes[0]

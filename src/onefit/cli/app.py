@@ -285,8 +285,6 @@ def compare(folders: tuple[str, ...]) -> None:
     """Compare results of onefit tune --out DIR, row by row."""
     from onefit.cli.compare import compare_folders
 
-    if len(folders) < 2:
-        raise click.UsageError("name at least two folders")
     compare_folders(folders)
 
 

@@ -45,6 +45,8 @@ def compare_folders(places: tuple[str, ...]) -> None:
     if len(set(places)) < len(places):
         raise TableError(f"{max(places, key=places.count)} is named twice: there is nothing to compare")
     found = [read_result(place) for place in places]
+    if len(found) < 2:
+        raise TableError(f"name at least two folders: there is none to compare {places[0]} with")
     _check_alike(found)
     common = reduce(pd.Index.intersection, [one.rows.index for one in found])
     if len(common) < 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -171,6 +172,9 @@ def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFra
     if n_unknown:
         rows = "1 row" if n_unknown == 1 else f"{n_unknown} rows"
         yield f"{rows} without a target ({target}) left out"
+    alike = _written_alike(held[target])
+    if alike:
+        yield f"classes {listed(alike)} of {target} differ in blanks or capitals only: are they one?"
     repeated = _copies(held[[*features.columns, target]])
     if repeated:
         yield (
@@ -192,6 +196,17 @@ def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFra
             f"{listed(many)}: of the many levels only those that occur {rare_below(len(held))} times or more "
             f"stand alone, {MOST_LEVELS} at most; the others are one"
         )
+
+
+def _written_alike(target: pd.Series) -> list[str]:
+    """Labels that differ from another one in blanks or capitals only."""
+    labels = sorted({label for label in target.unique() if isinstance(label, str)})
+    counts = Counter(_plain(label) for label in labels)
+    return [repr(label) for label in labels if counts[_plain(label)] > 1]
+
+
+def _plain(label: str) -> str:
+    return " ".join(label.split()).casefold()
 
 
 def _copies(rows: pd.DataFrame) -> int:

@@ -166,6 +166,7 @@ def test_layers_may_have_strengths_of_their_own():
         ({"y": None}, ValueError, "there are no targets"),
         ({"y": np.zeros(7)}, ValueError, "X has 6 rows, y has 7"),
         ({"y": np.zeros(6, dtype=int), "head": "logistic"}, ValueError, "at least 2 classes, got 1"),
+        ({"y": np.linspace(0, 1, 6), "head": "logistic"}, ValueError, "Unknown label type: continuous"),
         ({"X": torch.full((6, 3), torch.nan)}, ValueError, "features of row 0 are not finite"),
         ({"X": (torch.zeros(6, 3), torch.zeros(5, 3))}, ValueError, r"different numbers of rows: \[6, 5\]"),
         ({"module": nn.Flatten(0)}, ValueError, "one entry for each of 6 rows"),

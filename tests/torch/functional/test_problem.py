@@ -576,6 +576,8 @@ def test_bad_options_are_refused():
     with pytest.raises(ValueError, match="weights of the l1 norm"):
         L1Norm([-1.0])
     X, y = classification()
+    with pytest.raises(ValueError, match=r"of shape \(\d+,\), fails at the start, which has 500 numbers"):
+        FunctionalProblem(logistic, start=500).fit(X, y)
     bare = FunctionalProblem(logistic, start=5)
     with pytest.raises(ValueError, match="no penalty"):
         bare.fit(X, y).gradient()

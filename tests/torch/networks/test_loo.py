@@ -257,6 +257,18 @@ def test_an_unfinished_network_is_finished():
     np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-6)
 
 
+def test_dropout_is_named_where_it_may_be_why_a_network_is_unfinished():
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Dropout(0.5), nn.Linear(3, 1)).double()
+    with pytest.warns(NotOptimalWarning, match="without dropout, which is off here"):
+        found = loo(net, nn.MSELoss(), rows(), weight_decay=0.2, audit=2, rng=0)
+    with pytest.warns(NotOptimalWarning) as heard:
+        plain = nn.Sequential(net[0], net[1], net[3])
+        other = loo(plain, nn.MSELoss(), rows(), weight_decay=0.2, audit=2, rng=0)
+    assert not any("dropout" in str(one.message) for one in heard)
+    np.testing.assert_allclose(found.losses, other.losses, rtol=1e-6)
+
+
 def test_data_sets_and_loaders_are_read_in_order():
     expected = loo(trained(), nn.MSELoss(), rows(), weight_decay=0.02, audit=2, rng=0)
     stored = TensorDataset(*rows())

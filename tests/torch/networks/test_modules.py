@@ -352,6 +352,7 @@ ROWS = (torch.randn(6, 3), torch.randn(6, 1))
         ({"module": nn.LazyLinear(1)}, ValueError, "lazy layers"),
         ({"weight_decay": {"*.nothing": 0.1}}, ValueError, r"names '\*\.nothing', which is none of"),
         ({"weight_decay": torch.optim.SGD(nn.Linear(3, 1).parameters())}, ValueError, "does not train"),
+        ({"weight_decay": [0.1, 0.2]}, TypeError, "weight_decay must be a number, a dictionary"),
         ({"sample_weight": np.ones(5)}, ValueError, "sample_weight must be 6 finite numbers"),
         ({"audit": 3}, ValueError, "needs your own recipe"),
         ({"train_on": True, "audit": 0}, ValueError, "always audited"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit
+from sklearn.utils.multiclass import check_classification_targets
 
 from onefit._typing import Array, Index
 from onefit.api import loo
@@ -78,6 +79,8 @@ def logistic_head(
     X: Array, y: Any, sample_weight: Any, *, n_strengths: int | None, exact: bool
 ) -> JudgedHead:
     """Logistic regression: of two classes, of a few features multinomial, else one against the rest."""
+    if np.ndim(y) == 1:
+        check_classification_targets(y)
     classes, numbers = np.unique(y, return_inverse=True)
     if np.ndim(y) != 1 or len(classes) < 2:
         raise ValueError(f"a logistic head needs labels (n,) of at least 2 classes, got {len(classes)}")

@@ -31,7 +31,7 @@ def read_decay(given: Any, module: nn.Module, shapes: Mapping[str, torch.Size], 
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
     """
     if isinstance(given, torch.optim.Optimizer):
         by_name = _of_optimizer(given, module, shapes)
@@ -39,7 +39,12 @@ def read_decay(given: Any, module: nn.Module, shapes: Mapping[str, torch.Size], 
         by_name = _of_patterns(given, shapes)
     else:
         by_name = dict.fromkeys(shapes, given)
-    values = [float(by_name.get(name, 0.0)) for name in shapes]
+    try:
+        values = [float(by_name.get(name, 0.0)) for name in shapes]
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"weight_decay must be a number, a dictionary of numbers by name, or an optimizer, got {given!r}"
+        ) from error
     if not np.all(np.isfinite(values)) or min(values) < 0:
         raise ValueError(f"weight_decay must be finite and at least 0, got {given!r}")
     parts = [theta.new_full((shape.numel(),), v) for v, shape in zip(values, shapes.values(), strict=True)]

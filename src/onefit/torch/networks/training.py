@@ -180,8 +180,14 @@ def _moved(network: Network, done: Network, before: float) -> str:
         f"the module was not trained to a minimum (its gradient is {before:.2g} of those of the rows): "
         f"training on moved the weights by {moved:.2g} (relative) and the mean training loss from "
         f"{first:.6g} to {last:.6g}. The result is for the weights after that: see that weight_decay is the "
-        "one it was trained with, or take train_on=False to judge the weights as they are"
+        f"one it was trained with{_of_dropout(network)}, or take train_on=False to judge the weights as they "
+        "are"
     )
+
+
+def _of_dropout(network: Network) -> str:
+    layers = (part for part in network.module.modules() if isinstance(part, nn.modules.dropout._DropoutNd))
+    return " and that it can do without dropout, which is off here" if any(one.p for one in layers) else ""
 
 
 # --- without a row -------------------------------------------------------------------------------------

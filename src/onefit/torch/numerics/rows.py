@@ -48,7 +48,15 @@ def as_weights(given: Any, n: int, device: torch.device) -> Tensor:
 
 def check_objective(objective: PenalisedSum, theta: Tensor) -> None:
     """Refuse a loss that is not one finite number a row, and penalties that are not one finite number."""
-    check_scalar("the loss of one row", objective.loss(theta, objective.X[0], objective.y[0]))
+    try:
+        of_one = objective.loss(theta, objective.X[0], objective.y[0])
+    except RuntimeError as error:  # shapes that do not go together, as PyTorch says it
+        shape = tuple(objective.X[0].shape)
+        raise ValueError(
+            f"the loss of one row, of shape {shape}, fails at the start, which has {len(theta)} numbers: "
+            f"{error}"
+        ) from error
+    check_scalar("the loss of one row", of_one)
     for m, term in enumerate(objective.penalties):
         check_scalar(f"penalty {m}", term(theta))
         if not bool(torch.isfinite(term(theta))):

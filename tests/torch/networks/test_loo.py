@@ -262,8 +262,8 @@ def test_dropout_is_named_where_it_may_be_why_a_network_is_unfinished():
     net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Dropout(0.5), nn.Linear(3, 1)).double()
     with pytest.warns(NotOptimalWarning, match="without dropout, which is off here"):
         found = loo(net, nn.MSELoss(), rows(), weight_decay=0.2, audit=2, rng=0)
+    plain = nn.Sequential(net[0], net[1], net[3])
     with pytest.warns(NotOptimalWarning) as heard:
-        plain = nn.Sequential(net[0], net[1], net[3])
         other = loo(plain, nn.MSELoss(), rows(), weight_decay=0.2, audit=2, rng=0)
     assert not any("dropout" in str(one.message) for one in heard)
     np.testing.assert_allclose(found.losses, other.losses, rtol=1e-6)

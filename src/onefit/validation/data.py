@@ -187,7 +187,9 @@ def check_response(y: Any, X: Any = None, *, of_classes: bool) -> None:
     if getattr(y, "ndim", 1) == 2 and getattr(X, "ndim", 2) == 1:
         raise ValueError("X has one dimension and y has two: are they swapped? The order is model, X, y")
     values = np.asarray(y)
-    if of_classes or values.ndim == 0:
+    if values.ndim == 0:
+        return
+    if of_classes:
         _check_labels(values)
         return
     if values.dtype.kind in "mM":

@@ -25,6 +25,7 @@ from onefit.torch.numerics.objective import BUDGET, Smooth
 
 LITTLE_GAIN = 1e-10  # of the objective, at which L-BFGS ends
 UNFINISHED = 1e-2  # gradient at the given weights, relative to those of the rows, that is worth a warning
+DROPOUT = nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout
 ONCE = (NotImplementedError, RuntimeError)  # of operations without a second derivative
 Retraining: TypeAlias = Callable[[Tensor], nn.Module]  # from rows to a module without them, in float64
 
@@ -186,8 +187,8 @@ def _moved(network: Network, done: Network, before: float) -> str:
 
 
 def _of_dropout(network: Network) -> str:
-    layers = (part for part in network.module.modules() if isinstance(part, nn.modules.dropout._DropoutNd))
-    return " and that it can do without dropout, which is off here" if any(one.p for one in layers) else ""
+    drops = any(isinstance(layer, DROPOUT) and layer.p > 0 for layer in network.module.modules())
+    return " and that it can do without dropout, which is off here" if drops else ""
 
 
 # --- without a row -------------------------------------------------------------------------------------

@@ -178,6 +178,11 @@ class InnerProducts:
         """The same without means."""
         return Covariance.of(self.own, centred=False)
 
+    @property
+    def has_covariance(self) -> bool:
+        """Whether one of these two is at hand."""
+        return "covariance" in self.__dict__ or "about_zero" in self.__dict__
+
     def forget(self) -> None:
         """Drop what only paths need, which is as large as X."""
         for name in ("covariance", "about_zero"):

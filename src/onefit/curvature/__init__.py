@@ -14,7 +14,13 @@ Free directions that are not coordinates are made so (``Along``), and rows on a 
 there (``Pinned``).  Where X is large and sparse, products take the place of a factor (``Iterated``).
 """
 
-from onefit.curvature.averaged import AverageCurvature, cost_of_average, has_average
+from onefit.curvature.averaged import (
+    AverageCurvature,
+    cost_of_average,
+    cost_of_solving_with_average,
+    has_average,
+    share_of_average,
+)
 from onefit.curvature.base import Curvature, Direction, Sandwich, ScalarCurvature, Wrapped, curved_along
 from onefit.curvature.choose import factor, factor_scalar
 from onefit.curvature.constrained import Along, Pinned
@@ -57,9 +63,11 @@ __all__ = [
     "conjugate_gradients_of_one",
     "coordinates",
     "cost_of_average",
+    "cost_of_solving_with_average",
     "curved_along",
     "factor",
     "factor_scalar",
     "has_average",
     "in_single",
+    "share_of_average",
 ]

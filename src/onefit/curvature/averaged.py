@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from onefit import _linalg
+from onefit import _linalg, cost
 from onefit._linalg import Covariance, RowSpan
 from onefit._typing import Array, Design
 from onefit.cost import Work
@@ -23,6 +23,8 @@ from onefit.numerics import TINY
 from onefit.penalties import Coordinates
 from onefit.problem import InnerProducts
 
+SHARED = 30.0  # fits along a path, with all rows or without some, that have the same covariance of rows
+OWN = 25.0 * 4.0  # products
 FLAT = 1e-9  # curvature relative to the largest that is none
 
 
@@ -92,6 +94,11 @@ class AverageCurvature:
         return cls(fit, X, span, S.means, columns, U, inverse, levels, shared)
 
     @classmethod
+    def nearest(cls, fit: Fit) -> AverageCurvature:
+        """That of all rows alike where others share it, or else the next one."""
+        return cls.of(fit) if _is_shared(fit) else cls.by_curved_rows(fit)
+
+    @classmethod
     def by_curved_rows(cls, fit: Fit) -> AverageCurvature:
         """The same with rows that count as much as they are curved: nearer to K where few of them are.
 
@@ -139,6 +146,31 @@ def has_average(fit: Fit) -> bool:
     is_smooth = problem.is_coupled and problem.loss.is_smooth and not fit.is_kinked
     has_ridge = is_smooth and _linalg.has_columns(problem.X) and isinstance(fit.tangent, Coordinates)
     return has_ridge and bool(fit.tangent.support.all())
+
+
+def share_of_average(fit: Fit) -> Work:
+    """What it takes a fit, about, where others share the covariance of the rows."""
+    if not _is_shared(fit):
+        return cost_of_average(fit)
+    inner = fit.problem.known_inner
+    return Work() if inner and inner.has_covariance else cost_of_average(fit).times(1.0 / SHARED)
+
+
+def _is_shared(fit: Fit) -> bool:
+    """Whether fits share a covariance, and one of its own, which fewer products do with, takes longer."""
+    ridge, (n, p) = fit.tangent.hessian, fit.problem.X.shape
+    alike = bool((ridge == ridge.flat[0]).all() and ridge.flat[0] > 0)
+    few = OWN * fit.problem.n_outputs * _linalg.as_columns(fit.problem.X).n_stored * cost.PER_FLOP
+    return fit.problem.known_inner is not None and alike and cost_of_average(fit).seconds > few
+
+
+def cost_of_solving_with_average(fit: Fit) -> Work:
+    """What a solve takes, about."""
+    n, p = fit.problem.X.shape
+    stored, c = _linalg.as_columns(fit.problem.X).n_stored, fit.problem.n_outputs
+    if is_wide(fit.problem.X, fit.tangent):
+        return Work(2.0 * c * (n * (n + c) + stored))
+    return Work(2.0 * c * p * (p + c))
 
 
 def cost_of_average(fit: Fit) -> Work:

@@ -37,7 +37,7 @@ from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, WithOffset
-from onefit.problem import Problem
+from onefit.problem import InnerProducts, Problem
 from onefit.risk.estimate import Readout
 from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.solvers.solve import solve
@@ -286,9 +286,10 @@ class SelfTuned(Penalized):
         fewer = self._fewer_columns(sample, ratio)
         X, kept = (sample.X, None) if fewer is None else (fewer.X, fewer.kept)
         in_dual = self._is_in_dual(sample, ratio)
+        inner = sample.inner if fewer is None else InnerProducts(X)
 
         def problem_at(strength: float, design: Design = X) -> Problem:
-            problem = replace(self._problem(sample, strength, ratio), X=design)
+            problem = replace(self._problem(sample, strength, ratio), X=design, inner=inner)
             return problem if kept is None else replace(problem, penalty=problem.separable.on_columns(kept))
 
         result = search_path(

@@ -118,19 +118,34 @@ class Bounded(NamedTuple):
         return self._replace(reach=self.reach.of_some(which), widest=self.widest[which])
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Roughly:
-    """Where a step is a small share of the longest so far."""
+    """Where a step is a small share of the longest so far.
+
+    Attributes
+    ----------
+    share : float
+    longest : (f,) array
+        Of all folds.
+    which : int array
+        The folds that are meant.
+    """
 
     share: float
-    longest: Array  # (f,)
+    longest: Array
+    which: Index
+
+    @classmethod
+    def of_folds(cls, share: float, longest: Array) -> Roughly:
+        """All of them, whose ways are as long as is known: else their first steps tell."""
+        return cls(share, longest, np.arange(len(longest)))
 
     def told(self, norm: Array, travelled: Array) -> tuple[Array, Mask]:
-        self.longest = np.fmax(self.longest, norm)
-        return norm, norm <= self.share * self.longest
+        self.longest[self.which] = np.fmax(self.longest[self.which], norm)
+        return norm, norm <= self.share * self.longest[self.which]
 
     def of(self, which: Index) -> Roughly:
-        return Roughly(self.share, self.longest[which])
+        return Roughly(self.share, self.longest, self.which[which])
 
 
 class _RowsOnce(NamedTuple):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.cost import Work
-from onefit.curvature import Curvature, Direction, factor, has_average
+from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit, once
 from onefit.leave_out.chords import MAX_STEPS, FoldProblems, goes_by_coefficients
 from onefit.leave_out.coef_steps import EndsOfSteps, OfFit, Roughly, steps_in_coefficients
@@ -23,7 +23,7 @@ from onefit.solvers import by_column, coordinate_descent, on_pattern
 from onefit.solvers.by_column import SomeColumns
 from onefit.solvers.path import approached
 from onefit.solvers.solve import solve
-from onefit.solvers.truncated import FITS, PRODUCTS, ROUGH, Seconds, ServingFactor, approach, by_diagonal
+from onefit.solvers.truncated import FITS, ROUGH, Seconds, ServingFactor, WithoutFactor, approach
 
 # Times that a factor must take longer than fits without one: what these tell is rougher.  Of one output it is
 # made in single precision from products of the rows that all strengths share, in a fifth of what is told.
@@ -47,7 +47,8 @@ def parts_of(n: int) -> list[Index]:
 def is_dear_to_factor(fit: Fit, fits: int) -> bool:
     """Whether a factor of K, and with it a step for every row, takes far longer than so many fits without."""
     times = DEARER_OF_SEVERAL if fit.problem.is_coupled else DEARER
-    return Seconds.of(fit).factored > times * fits * _factor_free_cost(fit)
+    takes = Seconds.of(fit)
+    return takes.factored > times * fits * takes.factor_free
 
 
 @once
@@ -63,16 +64,10 @@ def go_together(fit: Fit) -> bool:
     return Seconds.of(fit).factored / FITS < PARTS * apart_cost(fit)
 
 
-def _factor_free_cost(fit: Fit) -> float:
-    """Seconds that a fit from one with other rows takes by conjugate gradients without any factor of K."""
-    takes = Seconds.of(fit)
-    return min(2.0 * PRODUCTS * takes.product if has_average(fit) else np.inf, takes.singly)
-
-
 def apart_cost(fit: Fit) -> float:
     """Seconds that a fit from one with other rows takes, without a factor where there is a way."""
     takes = Seconds.of(fit)
-    return min(_factor_free_cost(fit), takes.by_factor, takes.factored)
+    return min(takes.factor_free, takes.by_factor, takes.factored)
 
 
 @once
@@ -97,6 +92,50 @@ def take_less_than_bounds(fit: Fit) -> bool:
     return go_together(fit) and PARTS * rough_cost(fit) < bounds
 
 
+class _Way(NamedTuple):
+    """How far a fit without a part is from the one with all rows.
+
+    Attributes
+    ----------
+    inside : (k,) int array
+        Places of the coefficients that differ.
+    values : (k,) array
+        By how much.
+    level : array
+        The same of the intercept.
+    length : float
+        In the norm of K, about; zero where nobody told.
+    """
+
+    inside: Index
+    values: Array
+    level: Array
+    length: float = 0.0
+
+    @classmethod
+    def of(cls, coef: Array, level: Array) -> _Way:
+        inside = np.flatnonzero(coef)
+        return cls(inside, coef.flat[inside], level)
+
+    @classmethod
+    def to_end(cls, refits: FoldProblems, end: EndsOfSteps, j: int, eta: Array) -> _Way:
+        """To where steps without a fold came, and the predictors of its rows."""
+        fit, rows = refits.fit, refits.removed[j]
+        coef, level = end.coef[..., j] - fit.coef, end.intercept[..., j] - fit.intercept
+        of_penalty = (1.0 - refits.keeps[j]) * np.vdot(fit.tangent.gradient, coef)
+        square = np.vdot(fit.gradient[rows], eta - fit.eta[rows]) + of_penalty  # −∇F(fit) along the way
+        return cls.of(coef, level)._replace(length=float(np.sqrt(max(square, 0.0))))
+
+    def coef(self, shape: tuple[int, ...]) -> Array:
+        """Of all coefficients."""
+        coef = np.zeros(shape)
+        coef.flat[self.inside] = self.values
+        return coef
+
+
+NO_WAY = _Way(np.array([], dtype=np.intp), np.array([]), np.array(0.0))
+
+
 @dataclass(eq=False)
 class FitsWithout:
     """Fits without parts of the rows along a path, as near to their optima as a risk asks for.
@@ -117,7 +156,7 @@ class FitsWithout:
         By which the last parts that left together went.
     """
 
-    last: dict[bytes, tuple[Index, Array, Array]] = field(default_factory=dict)
+    last: dict[bytes, _Way] = field(default_factory=dict)
     design: Any = None
     columns: SomeColumns | None = None
     serving: ServingFactor | None = None
@@ -158,39 +197,40 @@ class FitsWithout:
         if self.columns is None and by_column.pays(start):
             self.columns = SomeColumns.of(fit.problem.X)
         found = _approached(start, self._begun(start, rows), curvature, rows, little, self.columns)
-        self._keep(rows.tobytes(), found)
+        if _has_optimum(found):
+            self._keep(rows.tobytes(), _Way.of(found.coef - fit.coef, found.intercept - fit.intercept))
         return found.eta[rows]
 
-    def _keep(self, part: bytes, found: Fit) -> None:
+    def _keep(self, part: bytes, way: _Way) -> None:
         self.last.pop(part, None)
-        inside = np.flatnonzero(found.coef)
-        held = sum(len(values) for _, values, _ in self.last.values())
-        if held + len(inside) <= MOST_HELD and _has_optimum(found):
-            self.last[part] = inside, found.coef.flat[inside], found.intercept
+        held = sum(len(one.values) for one in self.last.values())
+        if held + len(way.values) <= MOST_HELD:
+            self.last[part] = way
 
     def _begun(self, start: Fit, rows: Index) -> Fit:
-        """The better one of a fit with all rows and the last one without some."""
+        """A fit with all rows, or as far from there as the last one without some, if that is better."""
         known = self.last.get(rows.tobytes())
         if known is None:
             return start
-        inside, values, level = known
-        coef = np.zeros_like(start.coef)
-        coef.flat[inside] = values
-        last = coordinate_descent.levelled(Fit(start.problem, coef, level))
-        return last if last.objective < start.objective else start
+        ahead = Fit(start.problem, start.coef + known.coef(start.coef.shape), start.intercept + known.level)
+        ahead = coordinate_descent.levelled(ahead)
+        return ahead if ahead.objective < start.objective else start
 
     def _left_out_together(
         self, fit: Fit, curvature: Curvature, parts: Sequence[Index], least: int | None
     ) -> list[Array]:
         """Predictors of parts by steps with a factor; one by one where these do not settle."""
         refits, serving = FoldProblems.without(fit, curvature, parts), self._factor_for(fit, curvature)
-        end = self._stepped(refits, serving, curvature)
+        known = [self.last.get(part.tobytes(), NO_WAY) for part in parts]
+        end = self._stepped(refits, serving, curvature, known)
         if not end.settled.all() and not curvature.is_factored:  # by its own they may
-            end = self._stepped(refits, ServingFactor(curvature.without_loan), curvature.without_loan)
+            own = curvature.without_loan
+            end = self._stepped(refits, ServingFactor(own), own, [NO_WAY] * len(parts))
         found = []
         for j, rows in enumerate(parts if end.settled.all() else parts[:least]):
             if end.settled[j]:
                 found.append(end.predictors_of(fit.problem.X, rows, j))
+                self._keep(rows.tobytes(), _Way.to_end(refits, end, j, found[-1]))
             else:
                 found.append(self._left_out_apart(fit, curvature, rows))
         return found
@@ -202,11 +242,16 @@ class FitsWithout:
         pays = self.serving.pays(Seconds.of(fit))
         return self.serving if pays else ServingFactor(curvature.without_loan)
 
-    def _stepped(self, refits: FoldProblems, serving: ServingFactor, curvature: Curvature) -> EndsOfSteps:
-        """Where steps lead from the fit by a factor that serves it."""
-        start, K = refits.at_fit(), serving.curvature.lend_to(curvature)
-        close = Roughly(SHARE, np.zeros(start.coef.shape[-1]))
-        begun = Direction(start.coef, start.intercept)
+    def _stepped(
+        self, refits: FoldProblems, serving: ServingFactor, curvature: Curvature, known: list[_Way]
+    ) -> EndsOfSteps:
+        """Where steps lead from the fit, or from ways from it, by a factor that serves it."""
+        fit, K = refits.fit, serving.curvature.lend_to(curvature)
+        begun = Direction(
+            np.stack([fit.coef + way.coef(fit.coef.shape) for way in known], axis=-1),
+            np.stack([fit.intercept + way.level for way in known], axis=-1),
+        )
+        close = Roughly.of_folds(SHARE, np.array([way.length for way in known]))
         end = steps_in_coefficients(refits, OfFit(K.for_steps), close, begun, MAX_STEPS, mix=MIXED)
         serving.products.append(sum(end.passes))
         self.serving = serving
@@ -247,8 +292,8 @@ def _ended(start: Fit) -> Fit:
         return solve(start).fit
     if goes_by_column(start):
         return start
-    by_steps = Seconds.of(start).singly < np.inf
-    return approach(start, by_diagonal(start), ROUGH).fit if by_steps else solve(start).fit
+    by_steps = Seconds.of(start).factor_free < np.inf
+    return approach(start, WithoutFactor(start), ROUGH).fit if by_steps else solve(start).fit
 
 
 def _sweeps_take_less(fit: Fit) -> bool:

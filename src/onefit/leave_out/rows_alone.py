@@ -21,7 +21,7 @@ from onefit.leave_out.parts import FIRST
 from onefit.leave_out.refit import refit_cost
 from onefit.leave_out.result import SolvedWithout
 from onefit.solvers import coordinate_descent
-from onefit.solvers.truncated import ROUGH, Seconds, answered, approach, by_diagonal
+from onefit.solvers.truncated import ROUGH, Seconds, answered, approach, WithoutFactor
 
 MARGIN = 1.2  # for an error that is known roughly
 TRIED = 3  # rows that tell what others take
@@ -36,7 +36,7 @@ class RowsAlone:
     """Rows that are left out alone, each once, and what K is multiplied with tells of all of them."""
 
     def __init__(self, fit: Fit) -> None:
-        self.fit, self._solve, self.solved = fit, by_diagonal(fit), dict[int, SolvedWithout]()
+        self.fit, self._solve, self.solved = fit, WithoutFactor(fit), dict[int, SolvedWithout]()
         self._products = 0  # with K, that these took
 
     @cached_property
@@ -86,7 +86,7 @@ class RowsAlone:
         if self.fit.is_kinked:
             return coordinate_descent.work(self.fit, self.fit.tangent.size, closely=True).seconds
         products = self._products / len(self.solved) if self.solved else 0.0
-        return (BESIDE + products) * Seconds.of(self.fit).product
+        return (BESIDE + products) * self._solve.each
 
     def enough(self, error: float, m: int, errors: Sequence[float]) -> int:
         """Rows for one of some errors of the mean, in standard errors, where m rows have left another one.
@@ -126,6 +126,6 @@ class RowsAlone:
         for _ in range(PROBES):
             signs = _linalg.row_times(roots, rng.choice([-1.0, 1.0], fit.eta.shape))
             gradient = Direction(*fit.problem.gradient_of(signs))
-            answer, _ = answered(fit, gradient, self._solve, LOOSELY)
+            answer, _ = answered(fit, gradient, self._solve.solve, LOOSELY)
             total += np.sum(signs * fit.problem.linear_predictor(*answer), axis=1)
         return np.clip(total / PROBES, 0.0, fit.problem.n_outputs)

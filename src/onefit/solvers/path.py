@@ -12,7 +12,7 @@ import numpy as np
 from onefit import _linalg, cost
 from onefit._linalg import Factorization
 from onefit._typing import Array
-from onefit.curvature import AverageCurvature, Curvature, OfFactor, cost_of_average, factor
+from onefit.curvature import Curvature, OfFactor, factor
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.penalties import Box, Polyhedral, SeparablePenalty
@@ -218,11 +218,7 @@ def approached(
         return truncated.Approach(coordinate_descent.approach(start, to_pattern=to_pattern), False)
     found = truncated.Approach(start, False)
     if by_average and (most := truncated.products_by_average(start, last)):
-        before = int(cost_of_average(start).seconds / truncated.Seconds.of(start).product)
-        found = truncated.approach(start, truncated.by_diagonal(start), near, before)
-        if not found.is_there:
-            average = AverageCurvature.by_curved_rows(found.fit)
-            found = truncated.approach(found.fit, average.solve, near, most)
+        found = truncated.approach(start, truncated.WithoutFactor(start), near, most)
     approximately = None if found.is_there else truncated.preconditioner(found.fit, last)
     if approximately is None:
         return found

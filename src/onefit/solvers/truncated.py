@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,6 +19,7 @@ from onefit import _linalg, cost
 from onefit._typing import Array, Index
 from onefit.cost import Work
 from onefit.curvature import (
+    AverageCurvature,
     Counted,
     CoupledBlock,
     CoupledProducts,
@@ -27,10 +28,11 @@ from onefit.curvature import (
     Products,
     conjugate_gradients_of_one,
     coordinates,
-    cost_of_average,
+    cost_of_solving_with_average,
     curved_along,
     factor,
     has_average,
+    share_of_average,
 )
 from onefit.fit import Fit
 from onefit.penalties import Coordinates
@@ -40,6 +42,9 @@ PRODUCTS = 25  # with K that a fit takes, about, when it starts from its neighbo
 FACTORS = 2.0  # times one that also its inverse, the forms of all rows and steps from these take, about
 FITS = 4.0  # along a path that a factor serves, about
 SINGLY = 4.0  # times as many with the diagonal of K as preconditioner
+AVERAGED = 2.0  # times as many with the average curvature of the rows
+FEWER = 3.0  # times fewer than with the diagonal, that they may be at best, about
+STEPS = 4.0  # times the first one, that the others take, about
 MOST_STEPS, MOST_PRODUCTS = 20, 200  # Newton steps, and products with K in each
 NEAR = 1e-11  # root of the decrement, relative to that of the objective, that ends the steps
 SHORT = 1e-5  # the same, where the last step is taken that leaves the square of it or little more
@@ -61,9 +66,63 @@ def preconditioner(fit: Fit, last: Curvature | None) -> Solve | None:
     """
     takes = Seconds.of(fit)
     by_factor = takes.by_neighbour(last)
-    if min(takes.singly, by_factor) > takes.factored:
+    if min(takes.factor_free, by_factor) > takes.factored:
         return None
-    return by_diagonal(fit) if last is None or takes.singly < by_factor else last.for_steps.solve
+    return WithoutFactor(fit) if last is None or takes.factor_free < by_factor else last.for_steps.solve
+
+
+@dataclass
+class WithoutFactor:
+    """About K⁻¹ without any factor of K: by its diagonal, or by the average curvature of the rows.
+
+    Which of them takes less is told by a step of each; the average is not made where steps end before.
+
+    Attributes
+    ----------
+    fit : Fit
+        Of coefficients that all are free.
+    rates : dict of float
+        Seconds that a digit takes, by either.
+    """
+
+    fit: Fit
+    rates: dict[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def _takes(self) -> Seconds:
+        return Seconds.of(self.fit)
+
+    @cached_property
+    def _diagonal(self) -> Solve:
+        return by_diagonal(self.fit)
+
+    @cached_property
+    def _average(self) -> Solve:
+        return AverageCurvature.nearest(self.fit).solve
+
+    @property
+    def way(self) -> str:
+        """By which of them the next step goes."""
+        if len(self.rates) == 2:
+            return min(self.rates, key=lambda way: self.rates[way])
+        takes = self._takes
+        if takes.product + takes.average > FEWER * takes.product or "diagonal" not in self.rates:
+            return "diagonal"
+        pays = STEPS * self.rates["diagonal"] > share_of_average(self.fit).seconds
+        return "average" if pays else "diagonal"
+
+    def solve(self, gradient: Direction) -> Direction:
+        """By that one."""
+        return (self._average if self.way == "average" else self._diagonal)(gradient)
+
+    @property
+    def each(self) -> float:
+        """Seconds of a product with K and what serves it."""
+        return self._takes.product + (self._takes.average if self.way == "average" else 0.0)
+
+    def took(self, products: int, error: float) -> None:
+        """Note how many products a step to such an error took."""
+        self.rates[self.way] = (products + 1) * self.each / np.log10(1.0 / error)
 
 
 def products_by_average(fit: Fit, last: Curvature | None) -> int:
@@ -72,12 +131,12 @@ def products_by_average(fit: Fit, last: Curvature | None) -> int:
     As many as take as long as a factor of its own, or as its share of a neighbour's and the products with
     that; none where one is at hand, or these would be fewer than a fit takes.
     """
+    takes = Seconds.of(fit)
     if not has_average(fit) or (isinstance(last, CoupledBlock) and last.is_factored):
         return 0
-    (p, c), takes = fit.coef.shape, Seconds.of(fit)
-    each = takes.product + Work(2.0 * p * c * (p + c)).seconds
-    by_factor = min(takes.factored, takes.by_neighbour(last), takes.singly)
-    most = int((by_factor - cost_of_average(fit).seconds) / each)
+    each = takes.product + takes.average
+    by_factor = min(takes.factored, takes.by_neighbour(last))
+    most = int((by_factor - share_of_average(fit).seconds) / each)
     return most if most >= PRODUCTS else 0
 
 
@@ -88,6 +147,13 @@ class Seconds(NamedTuple):
     solve: float  # with a factor
     singly: float  # a fit, with the diagonal of K as preconditioner
     factored: float  # a step with a factor of its own
+    average: float = np.inf  # with the average curvature of the rows
+    averaged: float = np.inf  # a fit, with that as preconditioner
+
+    @property
+    def factor_free(self) -> float:
+        """A fit without any factor of K."""
+        return min(self.singly, self.averaged)
 
     @property
     def by_factor(self) -> float:
@@ -120,7 +186,11 @@ class Seconds(NamedTuple):
         solve = Work(2.0 * float(k) ** 2 * factors).seconds
         diagonal = _linalg.has_columns(problem.X) and (problem.is_coupled or outputs == 1)
         singly = PRODUCTS * SINGLY * product if diagonal else np.inf
-        return cls(product, solve, singly, factored)
+        if not has_average(fit):
+            return cls(product, solve, singly, factored)
+        average = cost_of_solving_with_average(fit).seconds
+        averaged = AVERAGED * PRODUCTS * (product + average) + share_of_average(fit).seconds
+        return cls(product, solve, singly, factored, average, averaged)
 
 
 def by_diagonal(fit: Fit) -> Solve:
@@ -189,7 +259,7 @@ class Approach(NamedTuple):
     products: int = 0  # with K that these took
 
 
-def approach(start: Fit, solve: Solve, near: float = NEAR, most: float = np.inf) -> Approach:
+def approach(start: Fit, by: Solve | WithoutFactor, near: float = NEAR, most: float = np.inf) -> Approach:
     """Go near the optimum of a smooth objective, or as near as some Newton steps lead.
 
     Parameters
@@ -207,12 +277,15 @@ def approach(start: Fit, solve: Solve, near: float = NEAR, most: float = np.inf)
         if spent >= most:
             return Approach(fit, False, True, spent)
         gradient = Direction(fit.loss_gradient + fit.tangent.gradient, fit.intercept_gradient)
+        solve = by if callable(by) else by.solve
         roughly = solve(gradient)
         size = roughly.inner(fit.problem, gradient)
         first = min(first, size)
         loosely = min(ROUGHLY, np.sqrt(max(size, 0.0) / first)) if first > 0 else ROUGHLY
         direction, products = _conjugate(fit, gradient, roughly, solve, loosely, most - spent)
         spent += products
+        if not callable(by):
+            by.took(products, loosely)
         decrement = -direction.inner(fit.problem, gradient)
         is_last = 0 < decrement <= near**2 * abs(fit.objective)
         small = decrement <= 1e-12 * abs(fit.objective)

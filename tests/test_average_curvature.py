@@ -7,15 +7,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.feature_extraction.text import TfidfTransformer
 
-from onefit.curvature import AverageCurvature, CoupledBlock, Direction, factor, has_average
+from onefit._linalg import Covariance
+from onefit.curvature import (
+    AverageCurvature,
+    CoupledBlock,
+    Direction,
+    cost_of_average,
+    factor,
+    has_average,
+    share_of_average,
+)
 from onefit.fit import Fit
 from onefit.losses import Logistic, Multinomial
 from onefit.metrics import LogLoss
 from onefit.penalties import L1, L2
-from onefit.problem import Problem
+from onefit.problem import InnerProducts, Problem
 from onefit.risk.means import mean_and_error
-from onefit.solvers import newton, path, truncated
+from onefit.solvers import newton, truncated
 from onefit.solvers.path import approached, newton_path
 from onefit.solvers.solve import solve
 from onefit.tuning.from_below import from_below, is_bounded_from_below
@@ -151,15 +161,8 @@ def test_strengths_that_are_out_of_reach_are_not_factored():
 def test_the_diagonal_goes_first_where_it_takes_less_than_an_average_takes_to_be_made(monkeypatch):
     start = Fit.at_start(problem_at(1e3, n=250, p=300))
     assert truncated.products_by_average(start, None) > 0
-    made = []
-
-    class Seen(AverageCurvature):
-        @classmethod
-        def by_curved_rows(cls, fit):
-            made.append(fit)
-            return AverageCurvature.by_curved_rows(fit)
-
-    monkeypatch.setattr(path, "AverageCurvature", Seen)
+    made, of = [], AverageCurvature.of
+    monkeypatch.setattr(AverageCurvature, "of", lambda fit, *given: made.append(fit) or of(fit, *given))
     near = approached(start, near=truncated.ROUGH)
     assert near.is_there
     assert not made
@@ -168,3 +171,53 @@ def test_the_diagonal_goes_first_where_it_takes_less_than_an_average_takes_to_be
     assert made[0].objective < hard.objective  # which goes on from where the diagonal led
     optimum = newton.solve(hard).fit
     assert solve(hard).fit.objective == pytest.approx(optimum.objective, rel=1e-9)
+
+
+def words(n=800, p=400) -> sp.csr_array:
+    """Rows of words by Zipf's law: columns of very different lengths, of which common ones go together."""
+    rng = np.random.default_rng(0)
+    often = 1.0 / np.arange(1.0, p + 1.0)
+    of_words = rng.choice(p, 60 * n, p=often / often.sum())
+    counts = sp.csr_array((np.ones(60 * n), (np.repeat(np.arange(n), 60), of_words)), shape=(n, p))
+    return TfidfTransformer(sublinear_tf=True).fit_transform(counts)
+
+
+@pytest.mark.parametrize("with_words", [True, False])
+def test_what_serves_without_a_factor_is_told_by_a_step_of_each(with_words):
+    """Among words the average takes far fewer products, of columns alike no fewer: then the diagonal goes on."""
+    rng = np.random.default_rng(0)
+    X = words() if with_words else rng.normal(size=(800, 40))
+    y = (3.0 * X @ rng.normal(size=(X.shape[1], 4)) + rng.gumbel(size=(800, 4))).argmax(axis=1)
+    inner = InnerProducts(X)
+    problem = Problem(
+        Multinomial(4), L2(0.3), X, y.astype(float), np.ones(800), np.ones(4, bool), inner=inner
+    )
+    start = Fit.at_start(problem)
+    by = truncated.WithoutFactor(start)
+    found = truncated.approach(start, by, truncated.SHORT)
+    assert found.is_there
+    assert found.fit.objective == pytest.approx(newton.solve(start).fit.objective, rel=truncated.SHORT**2)
+    assert len(by.digits) == 2
+    assert by.by_average == (by.digits[True] < by.digits[False])
+    alone = truncated.approach(start, truncated.by_diagonal(start), truncated.SHORT)
+    assert (found.products < 0.6 * alone.products) == with_words
+
+
+def test_fits_that_share_a_covariance_make_it_once(monkeypatch):
+    X = words()
+    made, of = [], Covariance.of
+    monkeypatch.setattr(Covariance, "of", lambda *given, **how: made.append(1) or of(*given, **how))
+    inner, rng = InnerProducts(X), np.random.default_rng(0)
+    y = (3.0 * X @ rng.normal(size=(X.shape[1], 4)) + rng.gumbel(size=(800, 4))).argmax(axis=1)
+    problem = Problem(
+        Multinomial(4), L2(1.0), X, y.astype(float), np.ones(800), np.ones(4, bool), inner=inner
+    )
+    for strength in (1.0, 0.3, 0.1):
+        start = Fit.at_start(replace(problem, penalty=L2(strength)))
+        assert AverageCurvature.nearest(start).shared is not None
+    assert len(made) == 1
+    assert share_of_average(start).seconds == 0.0
+    strengths = np.geomspace(0.1, 1.0, X.shape[1])[:, None] * np.ones(4)
+    unlike = Fit.at_start(replace(problem, penalty=L2(strengths)))
+    assert AverageCurvature.nearest(unlike).shared is None
+    assert share_of_average(unlike).seconds == cost_of_average(unlike).seconds

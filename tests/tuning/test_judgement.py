@@ -126,7 +126,7 @@ def test_fits_without_parts_are_kept_while_they_take_little_room(monkeypatch):
     fit = solve(Fit.at_start(_problem(120, 300, L1(0.5), 0.2, Squared()))).fit
     parts, near = factor_free.parts_of(120), FitsWithout()
     found = near.left_out_roughly(fit, None, parts)
-    sizes = [len(values) for _, values, _ in near.last.values()]
+    sizes = [len(shift.values) for shift in near.last.values()]
     assert len(sizes) == len(parts)
     near.left_out_roughly(fit, None, parts)  # takes the places of the same
     assert len(near.last) == len(parts)
@@ -161,6 +161,39 @@ def test_parts_of_tall_tables_leave_together(kind, store, intercept, strength, m
     for found, rows in zip(FitsWithout().left_out_roughly(*solution, parts[:2]), parts, strict=False):
         refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
         assert np.linalg.norm(found - refit) <= 1e-3 * np.linalg.norm(refit - solution.fit.eta[rows])
+
+
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("kind", ["classes", "counts", "mean-scaled"])
+def test_parts_leave_from_where_they_were_at_the_strength_before(kind, store, monkeypatch):
+    """What is left at the end is as small, told by how far the part is from the fit, and there are fewer passes."""
+    monkeypatch.setattr("onefit.leave_out.chords.IN_CACHE", 1)  # single outputs of few rows, too
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(240, 5))
+    eta = 1.5 * X @ rng.normal(size=(5, 3))
+    y = (eta + rng.gumbel(size=(240, 3))).argmax(axis=1).astype(float)
+    weights, loss, level = rng.uniform(0.0, 2.0, 240), Multinomial(3), np.ones(3, dtype=bool)
+    if kind == "counts":
+        loss, level = Poisson(), np.array(True)
+    problem = Problem(loss, L2(1.0), store(X), y, weights, level, mean_scaled=kind == "mean-scaled")
+    steps, passes = factor_free.steps_in_coefficients, []
+
+    def counted(*given, **how):
+        end = steps(*given, **how)
+        passes.append(sum(end.passes))
+        return end
+
+    monkeypatch.setattr(factor_free, "steps_in_coefficients", counted)
+    near, parts = FitsWithout(), factor_free.parts_of(240)
+    for strength in np.geomspace(3.0, 0.5, 6):
+        solution = solve(Fit.at_start(replace(problem, penalty=L2(strength))))
+        for found, rows in zip(near.left_out_roughly(*solution, parts), parts, strict=True):
+            refit = solve(Fit.at_start(solution.fit.problem.without(rows))).fit.eta[rows]
+            way = np.linalg.norm(refit - solution.fit.eta[rows])
+            assert np.linalg.norm(found - refit) <= 0.005 * way
+        FitsWithout().left_out_roughly(*solution, parts)
+    following, from_fits = passes[2::2], passes[3::2]
+    assert sum(following) <= 0.75 * sum(from_fits)
 
 
 @pytest.mark.parametrize("n", [100, 150])

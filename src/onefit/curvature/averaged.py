@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from onefit import _linalg, cost
+from onefit import _linalg
 from onefit._linalg import Covariance, RowSpan
 from onefit._typing import Array, Design
 from onefit.cost import Work
@@ -24,7 +24,7 @@ from onefit.penalties import Coordinates
 from onefit.problem import InnerProducts
 
 SHARED = 30.0  # fits along a path, with all rows or without some, that have the same covariance of rows
-OWN = 25.0 * 4.0  # products
+OWN = 25.0  # products with K, about, that a fit takes: a covariance of its own may take as long
 FLAT = 1e-9  # curvature relative to the largest that is none
 
 
@@ -158,10 +158,10 @@ def share_of_average(fit: Fit) -> Work:
 
 def _is_shared(fit: Fit) -> bool:
     """Whether fits share a covariance, and one of its own, which fewer products do with, takes longer."""
-    ridge, (n, p) = fit.tangent.hessian, fit.problem.X.shape
-    alike = bool((ridge == ridge.flat[0]).all() and ridge.flat[0] > 0)
-    few = OWN * fit.problem.n_outputs * _linalg.as_columns(fit.problem.X).n_stored * cost.PER_FLOP
-    return fit.problem.known_inner is not None and alike and cost_of_average(fit).seconds > few
+    ridge, stored = fit.tangent.hessian, _linalg.as_columns(fit.problem.X).n_stored
+    alike = fit.problem.known_inner is not None and bool(np.all(ridge == ridge.flat[0]) and ridge.flat[0] > 0)
+    products = Work(OWN * 4.0 * stored * fit.problem.n_outputs)
+    return alike and cost_of_average(fit).seconds > products.seconds
 
 
 def cost_of_solving_with_average(fit: Fit) -> Work:

@@ -32,6 +32,10 @@ class InSingle(WrappedScalar):
         return self.rough
 
     @property
+    def is_at_hand(self) -> bool:
+        return True  # the rough one, which serves steps
+
+    @property
     def condition(self) -> float:
         """In units of the rounding of double precision, as bounds take it."""
         return self.rough.condition

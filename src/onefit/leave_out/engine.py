@@ -180,7 +180,7 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick, leads: Lead
 
     For races along a path: patterns are not checked.  Whoever goes on is asked for ``KNOWN``.
     """
-    known = in_single(curvature) if _is_for_forms_alone(fit) else curvature
+    known = in_single(curvature) if _is_dear_to_factor(fit) else curvature
     state = State.of(fit, None, known, yardstick, IN_A_RACE, FEW_PROBES)
     state.leads, found = leads, state.found
     if step_is_exact(fit) and not fit.is_kinked:
@@ -203,12 +203,10 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick, leads: Lead
     return state
 
 
-def _is_for_forms_alone(fit: Fit) -> bool:
-    """Whether a factor takes long, and nothing but the forms of the rows asks for it."""
-    takes, problem = Seconds.of(fit), fit.problem
-    if takes.factored <= UNNOTICED or not problem.refits_keep_the_rest or takes_far_less(fit):
-        return False
-    return problem.has_one_output and takes.singly < takes.by_factor
+def _is_dear_to_factor(fit: Fit) -> bool:
+    """Whether a factor takes so long that one in single precision had better tell the forms of the rows."""
+    problem, takes_long = fit.problem, Seconds.of(fit).factored > UNNOTICED
+    return takes_long and problem.has_one_output and problem.refits_keep_the_rest and not takes_far_less(fit)
 
 
 def affordable_for(fit: Fit, max_error: float = KNOWN) -> float:
@@ -254,7 +252,7 @@ class SomeLeftOut(NamedTuple):
 
 def begin(fit: Fit, curvature: Curvature | None, yardstick: Yardstick) -> State:
     """What is known at first, for one sample of the rows after another."""
-    known = in_single(curvature) if curvature is not None and _is_for_forms_alone(fit) else curvature
+    known = in_single(curvature) if curvature is not None and _is_dear_to_factor(fit) else curvature
     state = State.of(fit, None, known, yardstick, KNOWN, FEW_PROBES)
     if not fit.is_kinked:  # patterns are looked at where the rows end
         state.prove()

@@ -92,7 +92,7 @@ def take_less_than_bounds(fit: Fit) -> bool:
     return go_together(fit) and PARTS * rough_cost(fit) < bounds
 
 
-class _Way(NamedTuple):
+class _Shift(NamedTuple):
     """How far a fit without a part is from the one with all rows.
 
     Attributes
@@ -113,17 +113,18 @@ class _Way(NamedTuple):
     length: float = 0.0
 
     @classmethod
-    def of(cls, coef: Array, level: Array) -> _Way:
+    def of(cls, coef: Array, level: Array) -> _Shift:
+        """That of coefficients and intercepts."""
         inside = np.flatnonzero(coef)
         return cls(inside, coef.flat[inside], level)
 
     @classmethod
-    def to_end(cls, refits: FoldProblems, end: EndsOfSteps, j: int, eta: Array) -> _Way:
+    def to_end(cls, refits: FoldProblems, end: EndsOfSteps, j: int, eta: Array) -> _Shift:
         """To where steps without a fold came, and the predictors of its rows."""
         fit, rows = refits.fit, refits.removed[j]
         coef, level = end.coef[..., j] - fit.coef, end.intercept[..., j] - fit.intercept
         of_penalty = (1.0 - refits.keeps[j]) * np.vdot(fit.tangent.gradient, coef)
-        square = np.vdot(fit.gradient[rows], eta - fit.eta[rows]) + of_penalty  # −∇F(fit) along the way
+        square = np.vdot(fit.gradient[rows], eta - fit.eta[rows]) + of_penalty  # −∇F(fit) along it
         return cls.of(coef, level)._replace(length=float(np.sqrt(max(square, 0.0))))
 
     def coef(self, shape: tuple[int, ...]) -> Array:
@@ -133,21 +134,21 @@ class _Way(NamedTuple):
         return coef
 
 
-NO_WAY = _Way(np.array([], dtype=np.intp), np.array([]), np.array(0.0))
+NO_SHIFT = _Shift(np.array([], dtype=np.intp), np.array([]), np.array(0.0))
 
 
 @dataclass(eq=False)
 class FitsWithout:
     """Fits without parts of the rows along a path, as near to their optima as a risk asks for.
 
-    The next one without a part begins at the last one without it, where the objective is smaller there: with
-    a weak penalty that is far nearer to the optimum than the fit with all rows, which bends to the part.
+    The next one without a part begins as far from the fit with all rows as the last one was: between
+    strengths that changes little, while all fits bend to a weaker penalty together.
 
     Attributes
     ----------
     last : dict
-        By their rows, of the last fit without each part, where all these take little room: places of the
-        coefficients that are not zero, these, and the intercept.
+        By their rows, how far the last fit without each part was from the one with all rows, where all these
+        take little room.
     design : object
         X of the fits: what was found in other columns or coordinates is forgotten.
     columns : SomeColumns or None
@@ -156,7 +157,7 @@ class FitsWithout:
         By which the last parts that left together went.
     """
 
-    last: dict[bytes, _Way] = field(default_factory=dict)
+    last: dict[bytes, _Shift] = field(default_factory=dict)
     design: Any = None
     columns: SomeColumns | None = None
     serving: ServingFactor | None = None
@@ -198,14 +199,14 @@ class FitsWithout:
             self.columns = SomeColumns.of(fit.problem.X)
         found = _approached(start, self._begun(start, rows), curvature, rows, little, self.columns)
         if _has_optimum(found):
-            self._keep(rows.tobytes(), _Way.of(found.coef - fit.coef, found.intercept - fit.intercept))
+            self._keep(rows.tobytes(), _Shift.of(found.coef - fit.coef, found.intercept - fit.intercept))
         return found.eta[rows]
 
-    def _keep(self, part: bytes, way: _Way) -> None:
+    def _keep(self, part: bytes, shift: _Shift) -> None:
         self.last.pop(part, None)
         held = sum(len(one.values) for one in self.last.values())
-        if held + len(way.values) <= MOST_HELD:
-            self.last[part] = way
+        if held + len(shift.values) <= MOST_HELD:
+            self.last[part] = shift
 
     def _begun(self, start: Fit, rows: Index) -> Fit:
         """A fit with all rows, or as far from there as the last one without some, if that is better."""
@@ -221,16 +222,16 @@ class FitsWithout:
     ) -> list[Array]:
         """Predictors of parts by steps with a factor; one by one where these do not settle."""
         refits, serving = FoldProblems.without(fit, curvature, parts), self._factor_for(fit, curvature)
-        known = [self.last.get(part.tobytes(), NO_WAY) for part in parts]
+        known = [self.last.get(part.tobytes(), NO_SHIFT) for part in parts]
         end = self._stepped(refits, serving, curvature, known)
         if not end.settled.all() and not curvature.is_factored:  # by its own they may
             own = curvature.without_loan
-            end = self._stepped(refits, ServingFactor(own), own, [NO_WAY] * len(parts))
+            end = self._stepped(refits, ServingFactor(own), own, [NO_SHIFT] * len(parts))
         found = []
         for j, rows in enumerate(parts if end.settled.all() else parts[:least]):
             if end.settled[j]:
                 found.append(end.predictors_of(fit.problem.X, rows, j))
-                self._keep(rows.tobytes(), _Way.to_end(refits, end, j, found[-1]))
+                self._keep(rows.tobytes(), _Shift.to_end(refits, end, j, found[-1]))
             else:
                 found.append(self._left_out_apart(fit, curvature, rows))
         return found
@@ -243,15 +244,15 @@ class FitsWithout:
         return self.serving if pays else ServingFactor(curvature.without_loan)
 
     def _stepped(
-        self, refits: FoldProblems, serving: ServingFactor, curvature: Curvature, known: list[_Way]
+        self, refits: FoldProblems, serving: ServingFactor, curvature: Curvature, known: list[_Shift]
     ) -> EndsOfSteps:
-        """Where steps lead from the fit, or from ways from it, by a factor that serves it."""
+        """Where steps lead from shifts of the fit, by a factor that serves it."""
         fit, K = refits.fit, serving.curvature.lend_to(curvature)
         begun = Direction(
-            np.stack([fit.coef + way.coef(fit.coef.shape) for way in known], axis=-1),
-            np.stack([fit.intercept + way.level for way in known], axis=-1),
+            np.stack([fit.coef + shift.coef(fit.coef.shape) for shift in known], axis=-1),
+            np.stack([fit.intercept + shift.level for shift in known], axis=-1),
         )
-        close = Roughly.of_folds(SHARE, np.array([way.length for way in known]))
+        close = Roughly.of_folds(SHARE, np.array([shift.length for shift in known]))
         end = steps_in_coefficients(refits, OfFit(K.for_steps), close, begun, MAX_STEPS, mix=MIXED)
         serving.products.append(sum(end.passes))
         self.serving = serving

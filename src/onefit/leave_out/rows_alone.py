@@ -21,7 +21,7 @@ from onefit.leave_out.parts import FIRST
 from onefit.leave_out.refit import refit_cost
 from onefit.leave_out.result import SolvedWithout
 from onefit.solvers import coordinate_descent
-from onefit.solvers.truncated import ROUGH, Seconds, answered, approach, WithoutFactor
+from onefit.solvers.truncated import ROUGH, Seconds, WithoutFactor, answered, approach
 
 MARGIN = 1.2  # for an error that is known roughly
 TRIED = 3  # rows that tell what others take
@@ -126,6 +126,6 @@ class RowsAlone:
         for _ in range(PROBES):
             signs = _linalg.row_times(roots, rng.choice([-1.0, 1.0], fit.eta.shape))
             gradient = Direction(*fit.problem.gradient_of(signs))
-            answer, _ = answered(fit, gradient, self._solve.solve, LOOSELY)
+            answer, _ = answered(fit, gradient, self._solve, LOOSELY)
             total += np.sum(signs * fit.problem.linear_predictor(*answer), axis=1)
         return np.clip(total / PROBES, 0.0, fit.problem.n_outputs)

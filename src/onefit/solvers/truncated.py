@@ -43,8 +43,7 @@ FACTORS = 2.0  # times one that also its inverse, the forms of all rows and step
 FITS = 4.0  # along a path that a factor serves, about
 SINGLY = 4.0  # times as many with the diagonal of K as preconditioner
 AVERAGED = 2.0  # times as many with the average curvature of the rows
-FEWER = 3.0  # times fewer than with the diagonal, that they may be at best, about
-STEPS = 4.0  # times the first one, that the others take, about
+FEWER = 3.0  # times fewer than with the diagonal, which a look at it hopes for: on words, eight times
 MOST_STEPS, MOST_PRODUCTS = 20, 200  # Newton steps, and products with K in each
 NEAR = 1e-11  # root of the decrement, relative to that of the objective, that ends the steps
 SHORT = 1e-5  # the same, where the last step is taken that leaves the square of it or little more
@@ -75,18 +74,22 @@ def preconditioner(fit: Fit, last: Curvature | None) -> Solve | None:
 class WithoutFactor:
     """About K⁻¹ without any factor of K: by its diagonal, or by the average curvature of the rows.
 
-    Which of them takes less is told by a step of each; the average is not made where steps end before.
+    Called with a gradient.  The first step goes by the diagonal and the next one by the average, unless that
+    takes longer to be made than all steps; from then on that goes on of which a digit took less.
 
     Attributes
     ----------
     fit : Fit
-        Of coefficients that all are free.
-    rates : dict of float
-        Seconds that a digit takes, by either.
+        All its coefficients are free; the average is that of the last one before it is made.
+    by_average : bool
+        Whether the next step goes by the average.
+    digits : dict of float
+        Seconds that a digit took by the average or by the diagonal.
     """
 
     fit: Fit
-    rates: dict[str, float] = field(default_factory=dict)
+    by_average: bool = False
+    digits: dict[bool, float] = field(default_factory=dict)
 
     @cached_property
     def _takes(self) -> Seconds:
@@ -100,29 +103,24 @@ class WithoutFactor:
     def _average(self) -> Solve:
         return AverageCurvature.nearest(self.fit).solve
 
-    @property
-    def way(self) -> str:
-        """By which of them the next step goes."""
-        if len(self.rates) == 2:
-            return min(self.rates, key=lambda way: self.rates[way])
-        takes = self._takes
-        if takes.product + takes.average > FEWER * takes.product or "diagonal" not in self.rates:
-            return "diagonal"
-        pays = STEPS * self.rates["diagonal"] > share_of_average(self.fit).seconds
-        return "average" if pays else "diagonal"
-
-    def solve(self, gradient: Direction) -> Direction:
-        """By that one."""
-        return (self._average if self.way == "average" else self._diagonal)(gradient)
+    def __call__(self, gradient: Direction) -> Direction:
+        return (self._average if self.by_average else self._diagonal)(gradient)
 
     @property
     def each(self) -> float:
         """Seconds of a product with K and what serves it."""
-        return self._takes.product + (self._takes.average if self.way == "average" else 0.0)
+        return self._takes.product + (self._takes.average if self.by_average else 0.0)
 
-    def took(self, products: int, error: float) -> None:
-        """Note how many products a step to such an error took."""
-        self.rates[self.way] = (products + 1) * self.each / np.log10(1.0 / error)
+    def took(self, products: int, error: float, digits: float, fit: Fit) -> None:
+        """Note how many products a step to a fit took, with such an error, and the digits to go from there."""
+        self.digits[self.by_average] = (products + 1) * self.each / np.log10(1.0 / error)
+        if len(self.digits) > 1:
+            self.by_average = self.digits[True] < self.digits[False]
+        else:
+            self.fit = fit
+            may_pay = self._takes.average < (FEWER - 1.0) * self._takes.product
+            left = digits * self.digits[False]
+            self.by_average = may_pay and bool(share_of_average(self.fit).seconds < left)
 
 
 def products_by_average(fit: Fit, last: Curvature | None) -> int:
@@ -131,9 +129,9 @@ def products_by_average(fit: Fit, last: Curvature | None) -> int:
     As many as take as long as a factor of its own, or as its share of a neighbour's and the products with
     that; none where one is at hand, or these would be fewer than a fit takes.
     """
-    takes = Seconds.of(fit)
     if not has_average(fit) or (isinstance(last, CoupledBlock) and last.is_factored):
         return 0
+    takes = Seconds.of(fit)
     each = takes.product + takes.average
     by_factor = min(takes.factored, takes.by_neighbour(last))
     most = int((by_factor - share_of_average(fit).seconds) / each)
@@ -259,7 +257,7 @@ class Approach(NamedTuple):
     products: int = 0  # with K that these took
 
 
-def approach(start: Fit, by: Solve | WithoutFactor, near: float = NEAR, most: float = np.inf) -> Approach:
+def approach(start: Fit, solve: Solve, near: float = NEAR, most: float = np.inf) -> Approach:
     """Go near the optimum of a smooth objective, or as near as some Newton steps lead.
 
     Parameters
@@ -277,17 +275,14 @@ def approach(start: Fit, by: Solve | WithoutFactor, near: float = NEAR, most: fl
         if spent >= most:
             return Approach(fit, False, True, spent)
         gradient = Direction(fit.loss_gradient + fit.tangent.gradient, fit.intercept_gradient)
-        solve = by if callable(by) else by.solve
         roughly = solve(gradient)
         size = roughly.inner(fit.problem, gradient)
         first = min(first, size)
         loosely = min(ROUGHLY, np.sqrt(max(size, 0.0) / first)) if first > 0 else ROUGHLY
         direction, products = _conjugate(fit, gradient, roughly, solve, loosely, most - spent)
         spent += products
-        if not callable(by):
-            by.took(products, loosely)
-        decrement = -direction.inner(fit.problem, gradient)
-        is_last = 0 < decrement <= near**2 * abs(fit.objective)
+        decrement, close = -direction.inner(fit.problem, gradient), near**2 * abs(fit.objective)
+        is_last = 0 < decrement <= close
         small = decrement <= 1e-12 * abs(fit.objective)
         if not decrement > 0 or (small and not is_last and decrement > FALLING * last):
             break
@@ -299,6 +294,9 @@ def approach(start: Fit, by: Solve | WithoutFactor, near: float = NEAR, most: fl
         if moved is None:
             break
         fit = moved
+        if isinstance(solve, WithoutFactor):
+            left = 0.5 * float(np.log10(decrement / close)) if close > 0 else np.inf
+            solve.took(products, loosely, left, fit)
     return Approach(fit, False, False, spent)
 
 

@@ -208,14 +208,23 @@ class Dual(OfColumns):
         return replace(self, kernel=self._rows, factor=L)
 
     def solve(self, gradient: Direction) -> Direction:
-        profiled = gradient.coef - np.multiply.outer(self._transposed(self._rows.share), gradient.intercept)
+        profiled = gradient.coef - np.multiply.outer(self._gradient_of_share, gradient.intercept)
         rows = _linalg.times(self.X, self._scaled(profiled))
         dual = self._explained(rows - self._rows.share @ rows)
         coef = self._scaled(
             profiled - self._transposed(dual - np.multiply.outer(self._rows.share, dual.sum(axis=0)))
         )
-        shift = self._rows.share @ _linalg.times(self.X, coef)
-        return Direction(coef, gradient.intercept / self._total - shift)
+        return Direction(coef, gradient.intercept / self._total - self._means @ coef)
+
+    @cached_property
+    def _gradient_of_share(self) -> Array:
+        """Xᵀ times what the rows are centred by: (p,)."""
+        return self._transposed(self._rows.share)
+
+    @cached_property
+    def _means(self) -> Array:
+        """By which coefficients move the mean of the predictors: (p,)."""
+        return _linalg.as_design(self.X).sum_of_rows(self._rows.share)
 
     def cross(self, new: Design) -> Array:
         """G̃ − G̃ D^½ M⁻¹ D^½ G for the kernel G̃ of the new rows with the old ones, centred as those are."""
@@ -285,8 +294,7 @@ class Dual(OfColumns):
         centred = dual - np.outer(self._rows.share, dual.sum(axis=0))
         rows = self._transposed(centred)
         free = self._restrict(rows) / self.hessian[:, None]
-        means = self._restrict(_linalg.as_design(self.X).sum_of_rows(self._rows.share))
-        return Direction(free, self._offset - means @ free)
+        return Direction(free, self._offset - self._restrict(self._means) @ free)
 
     def _explained(self, rows: Array) -> Array:
         """D^½ M⁻¹ D^½ times values of the rows, (n,) or (n, r)."""

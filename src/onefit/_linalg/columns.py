@@ -7,7 +7,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 import scipy.sparse as sp
 
-from onefit._linalg.blas import centred_gram, centred_kernel, less_outer_products, mirrored, product
+from onefit._linalg.blas import centred_kernel, less_outer_products, mirrored, product
 from onefit._linalg.design import Columns, Design
 from onefit._typing import Array, Index, Mask, Sparse
 
@@ -23,19 +23,15 @@ class DenseColumns(Columns):
     is_full: ClassVar[bool] = True
 
     def row_gram(self, column_weights: Array) -> Array:
-        scaled = self.X * np.sqrt(column_weights)
+        scaled = self.X if np.all(column_weights == 1.0) else self.X * np.sqrt(column_weights)
         return product(scaled, scaled.T)
-
-    def centred_row_gram(self, column_weights: Array, share: Array) -> Array:
-        near = self.near_zero(share @ self.X)[0] if share.any() else self
-        return centred_gram(near.row_gram(column_weights), share)
 
     def centred_gram_with(self, new: Any, column_weights: Array, share: Array) -> Array:
         near, means = self.near_zero(share @ self.X)
         return near.gram_with(as_columns(new).dense() - means, column_weights)
 
     def near_zero(self, means: Array) -> tuple[DenseColumns, Array]:
-        return DenseColumns(self.X - means), means
+        return (DenseColumns(self.X - means) if means.any() else self), means
 
     def gram_with(self, new: Any, column_weights: Array) -> Array:
         return as_columns(new).times((self.X * column_weights).T)
@@ -107,20 +103,16 @@ class SparseColumns(Columns):
     def row_gram(self, column_weights: Array) -> Array:
         return np.asarray((self.X @ sp.diags_array(column_weights) @ self.X.T).toarray())
 
-    def centred_row_gram(self, column_weights: Array, share: Array) -> Array:
-        near, _ = self.near_zero(self.transposed_times(share))
-        return centred_gram(near.row_gram(column_weights), share)
-
     def centred_gram_with(self, new: Any, column_weights: Array, share: Array) -> Array:
         near, shift = self.near_zero(self.transposed_times(share))
         kernel = near.gram_with(new, column_weights) - near.times(shift * column_weights)
         return centred_kernel(kernel, near.row_gram(column_weights), share)
 
     def near_zero(self, means: Array) -> tuple[SparseColumns, Array]:
-        full = self._stored == self.X.shape[0]
-        if not np.any(means[full]):
-            return self, np.zeros_like(means)
-        shift, near = np.where(full, means, 0.0), self.X.copy()
+        shift = np.where(self._stored == self.X.shape[0], means, 0.0) if means.any() else np.zeros_like(means)
+        if not shift.any():
+            return self, shift
+        near = self.X.copy()
         by_column = near.format == "csc"
         near.data = near.data - (np.repeat(shift, np.diff(near.indptr)) if by_column else shift[near.indices])
         return SparseColumns(near), shift
@@ -161,10 +153,8 @@ class SparseColumns(Columns):
         return stored
 
     def column_squares(self, weights: Array, means: Array | None) -> Array:
-        near, shift = self.near_zero(np.zeros(self.X.shape[1]) if means is None else means)
-        squares = near.X.copy()
-        squares.data = squares.data**2
-        second = np.asarray(squares.T @ weights)
+        near, shift = (self, 0.0) if means is None else self.near_zero(means)
+        second = np.asarray(near.X.power(2).T @ weights)
         if means is None:
             return second
         weight, left = float(weights.sum()), means - shift

@@ -122,6 +122,10 @@ class Columns(Design):
         """Xᵀ, of which a sparse one takes as long to make as a product with it."""
         return self.X.T
 
+    def centred_row_gram(self, column_weights: Array, share: Array) -> Array:
+        near, _ = self.near_zero(self.transposed_times(share))
+        return centred_gram(near.row_gram(column_weights), share)
+
     def some_rows(self, which: Index) -> Self:
         return type(self)(self.by_row[which])
 

@@ -184,7 +184,7 @@ def words(n=800, p=400) -> sp.csr_array:
 
 @pytest.mark.parametrize("with_words", [True, False])
 def test_what_serves_without_a_factor_is_told_by_a_step_of_each(with_words):
-    """Among words the average takes far fewer products, of columns alike no fewer: then the diagonal goes on."""
+    """Among words the average takes far fewer products, of columns alike no fewer."""
     rng = np.random.default_rng(0)
     X = words() if with_words else rng.normal(size=(800, 40))
     y = (3.0 * X @ rng.normal(size=(X.shape[1], 4)) + rng.gumbel(size=(800, 4))).argmax(axis=1)

@@ -166,7 +166,7 @@ def test_parts_of_tall_tables_leave_together(kind, store, intercept, strength, m
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("kind", ["classes", "counts", "mean-scaled"])
 def test_parts_leave_from_where_they_were_at_the_strength_before(kind, store, monkeypatch):
-    """What is left at the end is as small, told by how far the part is from the fit, and there are fewer passes."""
+    """What is left at the end is as small, and there are fewer passes."""
     monkeypatch.setattr("onefit.leave_out.chords.IN_CACHE", 1)  # single outputs of few rows, too
     rng = np.random.default_rng(1)
     X = rng.normal(size=(240, 5))

@@ -112,7 +112,7 @@ class WithoutFactor:
         return self._takes.product + (self._takes.average if self.by_average else 0.0)
 
     def took(self, products: int, error: float, digits: float, fit: Fit) -> None:
-        """Note how many products a step to a fit took, with such an error, and the digits to go from there."""
+        """Note what a step to a fit took, with such an error, and the digits to go from there."""
         self.digits[self.by_average] = (products + 1) * self.each / np.log10(1.0 / error)
         if len(self.digits) > 1:
             self.by_average = self.digits[True] < self.digits[False]

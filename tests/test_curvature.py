@@ -271,37 +271,6 @@ def test_primal_and_dual_agree(p, weighted, fit_intercept):
     np.testing.assert_allclose(primal.hat(rows), dual.hat(rows), atol=1e-8)
 
 
-@pytest.mark.parametrize("far", [0.0, 1e4])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("in_products", [np.asarray, sp.csr_array])
-def test_inner_products_that_are_at_hand_serve_down_to_some_more_rows(
-    weighted, fit_intercept, in_products, far
-):
-    """As well for a few more rows than columns, in half the time or less; not where columns differ."""
-    fit, X = _fit(Logistic(), L2(0.7), 70, fit_intercept=fit_intercept, weighted=weighted, store=in_products)
-    problem = replace(fit.problem, X=in_products(X + far))
-    problem = replace(problem, inner=InnerProducts(problem.X))
-    same = Fit(problem, fit.coef, fit.intercept - far * fit.coef.sum()).known(eta=fit.eta)
-    alone, shared = factor(fit), factor(same)
-    assert isinstance(alone, Primal)
-    assert isinstance(shared, Dual)
-    size = 1.0 if fit_intercept else 1.0 + far**2  # without an intercept rows are as long as they are far
-    np.testing.assert_allclose(
-        shared.quadratic_forms(),
-        (
-            alone if fit_intercept else factor(Fit(replace(problem, inner=None), same.coef, same.intercept))
-        ).quadratic_forms(),
-        rtol=1e-7 * np.sqrt(size),
-    )
-    if fit_intercept:
-        np.testing.assert_allclose(in_single(shared).quadratic_forms(), alone.quadratic_forms(), rtol=1e-3)
-    unlike = replace(problem, penalty=L2(np.linspace(0.3, 2.0, 70)))
-    assert isinstance(factor(Fit(unlike, fit.coef, fit.intercept)), Primal)
-    tall, few = _fit(Logistic(), L2(0.7), 50)
-    tall = replace(tall.problem, inner=InnerProducts(few))
-    assert isinstance(factor(Fit.at_start(tall)), Primal)
-
-
 def test_what_rows_do_to_a_kernel_model_and_its_intercept(fit_intercept):
     fit, X = _fit(Logistic(), L2(0.7), 8, fit_intercept=fit_intercept)
     kernel = Fit(replace(fit.problem, X=RowGram(X @ X.T)), np.zeros(N), fit.intercept).known(eta=fit.eta)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from onefit.curvature import InSingle, factor, in_single
+from onefit.curvature import Direction, InSingle, factor, in_single
 from onefit.fit import Fit
 from onefit.leave_out import leave_out
 from onefit.leave_out.lengths import FARTHEST, LONGEST, cost_of_lengths, farthest, step_lengths
@@ -70,6 +70,16 @@ def test_a_factor_in_single_precision_tells_them():
     rows = np.arange(fit.problem.n)
     found = step_lengths(fit, Step.of(fit, rough), rows)
     np.testing.assert_allclose(found, step_lengths(fit, Step.of(fit, factor(fit)), rows), atol=1e-3)
+    assert not rough.inner.is_factored
+
+
+def test_a_factor_in_single_precision_serves_the_next_fit():
+    fit = fitted()
+    rough, exact = in_single(factor(fit)), factor(fit)
+    assert rough.is_at_hand
+    gradient = Direction(np.random.default_rng(0).normal(size=fit.coef.shape), np.array(0.5))
+    for one, other in zip(rough.for_steps.solve(gradient), exact.solve(gradient), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4 * float(np.abs(exact.solve(gradient).coef).max()))
     assert not rough.inner.is_factored
 
 

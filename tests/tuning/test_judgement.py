@@ -196,6 +196,18 @@ def test_parts_leave_from_where_they_were_at_the_strength_before(kind, store, mo
     assert sum(following) <= 0.75 * sum(from_fits)
 
 
+def test_parts_without_which_a_class_is_gone_leave_from_the_fit(monkeypatch):
+    """Without its only row a class has no optimum: where steps ended says nothing of the next strength."""
+    monkeypatch.setattr(factor_free, "go_together", lambda _: True)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(240, 5)), rng.integers(0, 3, 240).astype(float)
+    parts, near = factor_free.parts_of(240), FitsWithout()
+    y[parts[4][0]] = 3.0
+    problem = Problem(Multinomial(4), L2(1.0), X, y, np.ones(240), np.ones(4, dtype=bool))
+    near.left_out_roughly(*solve(Fit.at_start(problem)), parts)
+    assert set(near.last) == {part.tobytes() for k, part in enumerate(parts) if k != 4}
+
+
 @pytest.mark.parametrize("n", [100, 150])
 def test_fits_as_large_as_the_sample_begin_by_tenths(n):
     """Without one of their rows columns come and go a hundred times: a tenth takes less than a row."""

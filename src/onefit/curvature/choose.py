@@ -17,10 +17,6 @@ from onefit.fit import Fit
 from onefit.penalties import Coordinates, Subspace, Tangent
 from onefit.problem import Problem
 
-# Rows a column down to which the side of the rows takes less where somebody has their inner products: n³/2
-# multiplications for M⁻¹, and for K, its factor and the forms by that n p² + p³/6.
-SHORTER = 1.5
-
 
 def factor(fit: Fit, tangent: Tangent | None = None, shrink: float = 1.0) -> Curvature:
     """Factor the curvature of a fit.
@@ -73,16 +69,10 @@ def _one_output(problem: Problem, tangent: Tangent, d: Array, intercept: bool) -
     curved = tangent.hessian[support]
     n, p = problem.X.shape
     columns = None if len(support) == p else support
-    wide = len(support) > n or (_has_shared_products(problem, curved) and SHORTER * p > n)
-    if (wide or not _linalg.has_columns(problem.X)) and np.all(curved > 0) and d.min() >= 0:
+    in_dual = not _linalg.has_columns(problem.X) or len(support) > n
+    if in_dual and np.all(curved > 0) and d.min() >= 0:
         return Dual(problem.X, columns, p, curved, d, intercept, problem.known_inner)
     return Primal(problem.X, columns, p, curved, d, intercept, problem.known_moments)
-
-
-def _has_shared_products(problem: Problem, curved: Array) -> bool:
-    """Whether inner products of the rows that are at hand serve, and no sums over the rows do."""
-    alike = len(curved) == problem.X.shape[1] and bool(np.all(curved == curved[:1]))
-    return alike and problem.known_inner is not None and problem.known_moments is None
 
 
 def _several_outputs(problem: Problem, tangent: Tangent, d: Array) -> Curvature:

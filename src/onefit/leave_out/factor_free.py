@@ -19,6 +19,7 @@ from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit, once
 from onefit.leave_out.chords import MAX_STEPS, FoldProblems, goes_by_coefficients
 from onefit.leave_out.coef_steps import EndsOfSteps, OfFit, Roughly, steps_in_coefficients
+from onefit.problem import Problem
 from onefit.solvers import by_column, coordinate_descent, on_pattern
 from onefit.solvers.by_column import SomeColumns
 from onefit.solvers.path import approached
@@ -198,7 +199,7 @@ class FitsWithout:
         if self.columns is None and by_column.pays(start):
             self.columns = SomeColumns.of(fit.problem.X)
         found = _approached(start, self._begun(start, rows), curvature, rows, little, self.columns)
-        if _has_optimum(found):
+        if _has_optimum(found.problem):
             self._keep(rows.tobytes(), _Shift.of(found.coef - fit.coef, found.intercept - fit.intercept))
         return found.eta[rows]
 
@@ -231,7 +232,8 @@ class FitsWithout:
         for j, rows in enumerate(parts if end.settled.all() else parts[:least]):
             if end.settled[j]:
                 found.append(end.predictors_of(fit.problem.X, rows, j))
-                self._keep(rows.tobytes(), _Shift.to_end(refits, end, j, found[-1]))
+                if _has_optimum(fit_of_others(fit, rows).problem):
+                    self._keep(rows.tobytes(), _Shift.to_end(refits, end, j, found[-1]))
             else:
                 found.append(self._left_out_apart(fit, curvature, rows))
         return found
@@ -282,14 +284,14 @@ def _approached(
     return _ended(begun) if near is begun else near
 
 
-def _has_optimum(fit: Fit) -> bool:
+def _has_optimum(problem: Problem) -> bool:
     """Whether something is left of every class: else fits run off for ever, the farther the more steps."""
-    return bool(fit.problem.attains_levels(fit.problem.weights[:, None]).all())
+    return bool(problem.attains_levels(problem.weights[:, None]).all())
 
 
 def _ended(start: Fit) -> Fit:
     """The optimum, or, where there is none, where columns or steps lead."""
-    if _has_optimum(start):
+    if _has_optimum(start.problem):
         return solve(start).fit
     if goes_by_column(start):
         return start

@@ -158,21 +158,25 @@ class Patterns:
         """Rows that alone tell what is tied from the support: (J, b)."""
         alone = np.zeros((self.base.shape[1], len(weights)), dtype=bool)
         for j in np.flatnonzero(self._tied.any(axis=0)):
-            free = self._tied[:, j] | self.supports.inside[:, j]
-            alone[j] = self._are_alone(Z, weights, np.broadcast_to(free[:, None], Z.shape))
+            alone[j] = self._are_alone_among(self._tied[:, j] | self.supports.inside[:, j], Z, weights)
         return alone
 
     def _are_alone(self, Z: Array, weights: Array, free: Mask) -> Mask:
-        """Rows (p, a) that alone tell the columns apart that are free without them, (p, a): (a,).
+        """Rows (p, a) that alone tell the columns apart that are free without them, (p, a): (a,)."""
+        patterns, which = np.unique(free.T, axis=0, return_inverse=True)
+        alone = np.zeros(Z.shape[1], dtype=bool)
+        for k, pattern in enumerate(patterns):
+            own = np.flatnonzero(which.ravel() == k)
+            alone[own] = self._are_alone_among(pattern, Z[:, own], weights[own])
+        return alone
+
+    def _are_alone_among(self, free: Mask, Z: Array, weights: Array) -> Mask:
+        """Rows (p, a) that alone tell some columns apart, (p,): (a,).
 
         A refit without such a row has other optima with other predictions for it.
         """
-        patterns, which = np.unique(free.T, axis=0, return_inverse=True)
-        forms = np.empty(Z.shape[1])
-        for k, pattern in enumerate(patterns):
-            own = np.flatnonzero(which.ravel() == k)
-            root = pseudo_factor(self.gram[np.ix_(pattern, pattern)], NOISE * EPS)
-            forms[own] = np.square(root.T @ Z[np.ix_(pattern, own)]).sum(axis=0)
+        root = pseudo_factor(self.gram[np.ix_(free, free)], NOISE * EPS)
+        forms = np.square(root.T @ Z[free]).sum(axis=0)
         return np.asarray(weights * (forms + self.base_leverage) >= 1.0 - HELD_ALONE)
 
     def _changed(self, Z: Array, weights: Array, residuals: Array, slack: Array) -> Mask:

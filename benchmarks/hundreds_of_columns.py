@@ -32,6 +32,7 @@ SHAPES = {
     "300 x 1000 words": (300, 1000),
     "1000 x 3000 words": (1000, 3000),
     "2000 x 8000 words": (2000, 8000),
+    "4000 x 1000 words": (4000, 1000),
 }
 USED, LEVELS, CLASSES, WORDS = 30, 50, 5, 65
 MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {

@@ -61,6 +61,11 @@ def rounding_of_slack(condition: float, size: float = 1.0) -> float:
     return 10.0 * EPS * condition * size
 
 
+def length_of(squares: Array | float) -> Array:
+    """Length, from its square as a product: what rounding made negative is known to its size."""
+    return np.asarray(np.sqrt(np.abs(squares)))
+
+
 def size_of_kinks(kinks: Array) -> float:
     """What rounding in linear predictors beside kinks is relative to: the largest of them that has an end."""
     sizes = np.abs(kinks)

@@ -38,6 +38,7 @@ from onefit._linalg.covariance import Covariance
 from onefit._linalg.design import BLOCK_SIZE, RowGram, dense
 from onefit._linalg.factorization import (
     Factorization,
+    OfRows,
     cholesky,
     condition,
     factor_inverse,
@@ -61,6 +62,7 @@ __all__ = [
     "Covariance",
     "Factorization",
     "FewerColumns",
+    "OfRows",
     "RowGram",
     "RowSpan",
     "SomeOfThem",

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from itertools import chain
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import scipy.linalg
 from scipy.linalg import blas, lapack
 
-from onefit._linalg.blas import eigh, mirrored, product, times_upper
+from onefit._linalg.blas import eigh, mirrored, positive_eigenpairs, product, times_upper
 from onefit._linalg.columns import as_columns
 from onefit._typing import Array, Index, Mask
-from onefit.numerics import NOISE
+from onefit.numerics import EPS, NOISE
 
 ALONE = 30  # columns from which on systems are solved one by one, by a Cholesky factor each
 REPAID = 2  # rows a column from which on a triangle is inverted rather than solved with
+ALIKE = 1e-9  # share of a column that others do not tell: of one that they do, rounding leaves less
 SINGULAR = 1e-11  # smallest pivot of a matrix with ones on its diagonal that counts as none
 
 
@@ -107,8 +111,13 @@ def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
     factor, order, rank = _pivoted(K, root, rtol)
     B = np.empty((len(K), rank))
     B[order] = factor[:, :rank]
-    Q, R = np.linalg.qr(root[:, None] * B)
-    return blas.dtrsm(1.0, R, Q, side=1, trans_a=1) if rank else B
+    return _inverse_root(root[:, None] * B)
+
+
+def _inverse_root(B: Array) -> Array:
+    """W with W Wᵀ = (B Bᵀ)⁺, for B (k, r) of full rank."""
+    Q, R = np.linalg.qr(B)
+    return blas.dtrsm(1.0, R, Q, side=1, trans_a=1) if R.size else B
 
 
 def low_rank_roots(K: Array, rtol: float) -> Array:
@@ -167,6 +176,48 @@ def wide_pseudo_factor(X: Any, means: Array | None, d: Array, rtol: float = 1e-1
     return product(Z.T, vectors[:, keep] / values[keep])
 
 
+class OfRows(NamedTuple):
+    """What a matrix K = Σ Bᵀ B + H is the sum of.
+
+    Attributes
+    ----------
+    blocks : callable
+        The B, each with a column for each of K.
+    rest : callable
+        H, positive semi-definite: its diagonal (k,), or (k, k) with its lower triangle.
+    """
+
+    blocks: Callable[[], Iterable[Array]]
+    rest: Callable[[], Array]
+
+    def are_lost_in(self, K: Array) -> bool:
+        """Whether the rows have a share in what rounding in K leaves no pivot of.
+
+        A column less those that K says it depends on is zero in each row, too, where it does depend on them:
+        copies, levels that sum to one.  Where columns are nearly alike, or far from zero beside their spread,
+        it is not.
+        """
+        null = null_space(K)
+        null = null[:, null.T @ K.diagonal() != 0]
+        left = np.zeros(null.shape[1])
+        for block in self.blocks():
+            left += np.sum(product(block, null) ** 2, axis=0)
+        return bool(np.any(left > ALIKE**2))
+
+    def triangle(self, scale: Array) -> Array:
+        """R (k, k) with Rᵀ R = S K S for S = diag(``scale``)."""
+        H = self.rest()
+        if H.ndim == 1:
+            rest = np.diag(np.sqrt(H))
+        else:
+            values, vectors = positive_eigenpairs(H)
+            rest = (vectors * np.sqrt(values)).T
+        R: Array = np.zeros((0, len(scale)))
+        for block in chain(self.blocks(), [rest]):
+            R = np.asarray(np.linalg.qr(np.vstack([R, block * scale]), mode="r"))
+        return R
+
+
 @dataclass(frozen=True, eq=False)
 class Factorization:
     """A positive semi-definite K, ready to be solved with, by its generalised inverse where it has no other.
@@ -186,11 +237,33 @@ class Factorization:
     condition: float
 
     @classmethod
-    def of(cls, K: Array) -> Self:
-        """Factor K, of which the lower triangle is read."""
+    def of(cls, K: Array, of_rows: OfRows | None = None) -> Self:
+        """Factor K, of which the lower triangle is read, or what it is the sum of where K has lost that."""
         if (definite := cls.of_definite(K)) is not None:
             return definite
-        W, root = pseudo_factor(K), np.sqrt(np.maximum(K.diagonal(), 0.0))
+        root = np.sqrt(np.maximum(K.diagonal(), 0.0))
+        if of_rows is not None and of_rows.are_lost_in(K):
+            return cls._of_rows(of_rows, root)
+        W = pseudo_factor(K)
+        return cls(W, False, float(np.sum((root[:, None] * W) ** 2)))
+
+    @classmethod
+    def _of_rows(cls, of_rows: OfRows, root: Array) -> Self:
+        """The same of roots of the diagonal of K: as well as the root of its condition lets.
+
+        With R the triangle of all rows scaled to unit columns, K = Rᵀ R, by Householder reflections (Higham
+        2002, Theorem 19.4); none of what tells columns apart is squared.
+        """
+        R = of_rows.triangle(np.divide(1.0, root, out=np.zeros_like(root), where=root > 0))
+        pivoted, order = scipy.linalg.qr(R, mode="r", pivoting=True)
+        pivots = np.abs(pivoted.diagonal())
+        rank = int(np.sum(pivots > NOISE * EPS * pivots.max(initial=0.0)))
+        if rank == len(root):
+            L = R.T * np.sign(R.diagonal())
+            return cls(root[:, None] * L, True, condition(L))
+        B = np.empty((len(root), rank))
+        B[order] = pivoted[:rank].T
+        W = _inverse_root(root[:, None] * B)
         return cls(W, False, float(np.sum((root[:, None] * W) ** 2)))
 
     @classmethod

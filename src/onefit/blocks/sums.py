@@ -17,7 +17,10 @@ import numpy as np
 from onefit._linalg import add_gram, beyond_rounding, mirrored, product
 from onefit._typing import Array
 from onefit.blocks.rows import Block
+from onefit.exceptions import SolverError
 from onefit.numerics import TINY
+
+FAR = 1000.0  # spreads from zero: what tells such columns apart has six of sixteen digits less
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +98,21 @@ class RowSums:
         )
 
     def about_zero(self) -> RowSums:
-        """Return the sums of squares and products about zero, for models without an intercept."""
+        """Return the sums of squares and products about zero, for models without an intercept.
+
+        Raises
+        ------
+        SolverError
+            If two columns lie so far from zero, beside their spread, that these do not tell them apart.
+        """
         x, y, weight = self.means, self.y_means, self.weight
+        far = np.flatnonzero(weight * x**2 > FAR**2 * self.gram.diagonal())
+        if far.size > 1:
+            raise SolverError(
+                f"columns {far[0]} and {far[1]}{' and others' * (far.size > 2)} lie more than {FAR:.0f} "
+                "times their spread from zero, and without an intercept sums over the rows do not tell them "
+                "apart: fit an intercept, or subtract their means"
+            )
         return RowSums(
             self.count,
             weight,

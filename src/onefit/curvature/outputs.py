@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 
 from onefit import _linalg
-from onefit._linalg import Factorization
+from onefit._linalg import Factorization, OfRows
 from onefit._typing import Array, Design, Index
 from onefit.curvature.base import Borrower, Curvature, Direction, Sandwich
 from onefit.curvature.reduction import Reduction
@@ -169,14 +169,12 @@ class CoupledBlock(Borrower[SummedRows]):
         sizes = np.abs(bends)
         return np.where(sizes < FAINT * sizes.max(initial=0.0), 0.0, bends).astype(np.float32)
 
-    def _gram(self, bends: Array) -> Array:
-        return self._penalised(self._rows.weighted(bends))
-
-    def _penalised(self, K: Array) -> Array:
-        """With what the penalty adds to the sum over the rows, in place."""
+    def _penalised(self, K: Array, sizes: Array | None = None) -> Array:
+        """With what the penalty adds to the sum over the rows, of such a diagonal, in place."""
+        sizes = K.diagonal().copy() if sizes is None else sizes
         ridge = np.vstack([self.own.ridge, np.zeros((1, self.own.ridge.shape[1]))])
         K[np.diag_indices_from(K)] += ridge[self._free]
-        return self._pinned(K) if self.own.kept is None else self._less_mean(K, ridge)
+        return self._pinned(K, sizes) if self.own.kept is None else self._less_mean(K, ridge)
 
     def _less_mean(self, K: Array, ridge: Array) -> Array:
         """With (I − 11ᵀ/c) ⊗ Λ where K has I ⊗ Λ, on the diagonals of its blocks."""
@@ -187,7 +185,7 @@ class CoupledBlock(Borrower[SummedRows]):
                 K[a * len(free) + place, b * len(free) + place] -= shared
         return K
 
-    def _pinned(self, K: Array) -> Array:
+    def _pinned(self, K: Array, sizes: Array) -> Array:
         """Add curvature along shifts common to all outputs where there is none."""
         if not self.problem.loss.ignores_shifts:
             return K
@@ -195,12 +193,17 @@ class CoupledBlock(Borrower[SummedRows]):
         position[self._free] = np.arange(len(K))
         flat = np.append(self.own.ridge.max(axis=1) == 0, True)
         for common in position[flat & (position >= 0).all(axis=1)]:
-            K[np.ix_(common, common)] += K[common, common].mean() + np.finfo(float).tiny
+            K[np.ix_(common, common)] += sizes[common].mean() + np.finfo(float).tiny
         return K
 
     @cached_property
     def _factored(self) -> Factorization:
-        return Factorization.of(self._gram(self.own.curved(self.d))) if self.factor is None else self.factor
+        if self.factor is not None:
+            return self.factor
+        bends = self.own.curved(self.d)
+        K = self._penalised(self._rows.weighted(bends))
+        rest = partial(self._penalised, np.zeros_like(K), K.diagonal())
+        return Factorization.of(K, OfRows(partial(self._rows.roots, bends), rest))
 
     @property
     def is_factored(self) -> bool:

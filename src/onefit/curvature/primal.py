@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from onefit import _linalg
-from onefit._linalg import Factorization
+from onefit._linalg import Factorization, OfRows
 from onefit._typing import Array, Design, Index
 from onefit.curvature.base import Borrower, Direction, OfColumns, Sandwich, total_curvature
 from onefit.problem import Moments
@@ -184,4 +184,9 @@ class Primal(OfFactor, Borrower[Moments]):
         if self._is_wide:
             root = _linalg.wide_pseudo_factor(self._active, self._means, self.d)
             return Factorization(root, False, CONDITION_OF_WIDE)
-        return Factorization.of(self._gram)
+        return Factorization.of(self._gram, OfRows(self._curved_rows, lambda: self.hessian))
+
+    def _curved_rows(self) -> Iterator[Array]:
+        """Centred rows, times the roots of how much they are curved."""
+        for rows, block in _linalg.as_columns(self._active).blocks(self._means):
+            yield np.sqrt(np.maximum(self.d[rows], 0.0))[:, None] * block

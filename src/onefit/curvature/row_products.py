@@ -79,6 +79,15 @@ class RowProducts(ABC):
                 own[:, :-1], own[:, -1] = part, 1.0
                 yield slice(first, first + len(part)), own
 
+    def roots(self, middle: Array) -> Iterator[Array]:
+        """Blocks with a row for each row and output whose squares add up to Zᵀ E Z, for semi-definite E."""
+        values, vectors = np.linalg.eigh(middle)
+        root = np.sqrt(np.maximum(values, 0.0))[:, :, None] * vectors.transpose(0, 2, 1)
+        for rows, Z in self.blocks(np.float64):
+            parts = [root[rows, :, a, None] * Z[:, None, own] for a, own in enumerate(self.free)]
+            whole = np.concatenate(parts, axis=2)
+            yield whole.reshape(-1, whole.shape[2])
+
 
 class OwnColumns(RowProducts):
     """Outputs with different columns: one product a pair of outputs."""

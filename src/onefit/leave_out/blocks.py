@@ -47,7 +47,7 @@ from onefit.leave_out.result import LeftOut
 from onefit.leave_out.row_steps import steps_in_rows
 from onefit.leave_out.sets import Folds, removed_share
 from onefit.leave_out.step import leave_kinks_out, leverages_of
-from onefit.numerics import LEAST_SLACK
+from onefit.numerics import LEAST_SLACK, length_of
 from onefit.problem import some_sets
 
 MAX_SHRINKS = 16  # factors of a curved penalty that shrinks with the rows, at most
@@ -260,7 +260,7 @@ def _downdate(blocks: Blocks, batch: Batch) -> None:
     change = times(forms.H, inside) + shifts
     moved = forms.unstack(change, fit.problem.outputs)
     squares = blocks.curvature_at(batch.shrink)[1].squares[which]
-    norm = np.sqrt(np.maximum((slopes * change + shifts * inside).sum(axis=(1, 2)) + squares, 0.0))
+    norm = length_of((slopes * change + shifts * inside).sum(axis=(1, 2)) + squares)
     bounds = bounds_of_steps(fit, _reach(blocks, batch, forms, kept, slack), norm)
     own, rows, place = blocks.folds.judged(which)
     blocks.eta[place] = fit.eta[rows] + moved[own, batch.places(own, rows)]

@@ -28,6 +28,7 @@ from onefit.leave_out.forms import Batch, WithoutFolds
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.reach import Reach
 from onefit.leave_out.rescaling import Rescaling
+from onefit.numerics import length_of
 from onefit.solvers.mixing import LEAVE, ChordStep, mixed
 
 IN_CACHE = 2**16  # linear predictors of a block of rows
@@ -346,7 +347,7 @@ def steps_in_coefficients(
             end.passes.append(len(moving.which))
             back = moving.without.solve(gradient).at_centre(problem)
             gradient = gradient.as_gradient_at_centre(problem)
-            norm = np.sqrt(np.maximum((_flat(gradient) * _flat(back)).sum(axis=0), 0.0))
+            norm = length_of((_flat(gradient) * _flat(back)).sum(axis=0))
             nearer = norm < moving.least  # false, too, where it is not finite
             length, small = moving.close.told(norm, travelled)
             moving.take(end, nearer & ~end.settled[moving.which], length)

@@ -28,7 +28,7 @@ from onefit.leave_out.joining import is_held
 from onefit.leave_out.loose import is_straight, open_faces, reach_of_optima, starts_from_zero
 from onefit.leave_out.optima import Optima
 from onefit.losses import PiecewiseLinear
-from onefit.numerics import CERTIFIED, EPS, LARGEST_EXPONENT, ON_BOUND, SNAP, TINY
+from onefit.numerics import CERTIFIED, EPS, LARGEST_EXPONENT, ON_BOUND, SNAP, TINY, length_of
 from onefit.penalties import SeparablePenalty, Subspace
 from onefit.solvers.kinks import size_of_duals
 from onefit.solvers.newton import Solution
@@ -218,7 +218,7 @@ def _bound_by_curvature(solution: Solution, gradient: Direction, step: Direction
     served = problem.has_one_output or problem.is_coupled
     if not R or problem.loss.jumps or not served or not K.is_definite or not fit.tangent.support.all():
         return np.full(len(rows), np.inf)
-    forms, norm = K.quadratic_forms(), np.sqrt(max(step.inner(problem, gradient), 0.0))
+    forms, norm = K.quadratic_forms(), length_of(step.inner(problem, gradient))
     off = radius(R, norm, np.zeros(1), np.sqrt(largest_form(fit, forms)), np.ones(1))
     return np.sqrt(widest_form(forms)[rows]) * off
 

@@ -12,7 +12,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.leave_out import prove
-from onefit.numerics import LEAST_SLACK, ON_BOUND
+from onefit.numerics import LEAST_SLACK, ON_BOUND, length_of
 
 if TYPE_CHECKING:
     from onefit.leave_out.proximal import RowProblems
@@ -141,7 +141,7 @@ class Proof:
         along = np.einsum("qm,qm->m", Z[run.rows].T, solved)
         with np.errstate(divide="ignore", invalid="ignore"):
             squares = np.einsum("qm,qm->m", left, solved) + fit.hessian[run.rows] * along**2 / slack
-            norm = np.sqrt(np.maximum(squares, 0.0))
+            norm = length_of(squares)
             widest = np.sqrt(forms[problem.weights > 0].max() / slack)
             travelled = run.travelled(run.eta, np.arange(m))
             low = _lowest(run, curved=bool(np.any(table.l2)))

@@ -16,6 +16,7 @@ from onefit.leave_out.chords import ByProducts, FoldProblems, LeftOutCurvature, 
 from onefit.leave_out.prove import Widths
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step_bounds import radius_of_step
+from onefit.numerics import length_of
 
 ByRow: TypeAlias = Callable[[Index, Index], Array]  # of the fold in a batch and the row of each value
 
@@ -61,7 +62,7 @@ def bounds_at(fit: Fit, refits: FoldProblems, point: Point, reach: Reach, own: L
         return lambda own, rows: np.where(stays[own], change[rows, own], np.inf)
     if R is None or (R > 0 and problem.loss.jumps):
         return nothing_is_known
-    norm = np.sqrt(np.maximum(own.squares(gradient), 0.0))
+    norm = length_of(own.squares(gradient))
     widths, held = reach.widths, refits.weights
     if widths.far.size:
         held = held.copy()

@@ -20,7 +20,7 @@ from onefit.fit import Fit
 from onefit.leave_out.prove import widest_form
 from onefit.leave_out.result import LeftOut
 from onefit.leave_out.step import Step
-from onefit.numerics import LEAST_SLACK, ROUNDED, rounding_of_slack
+from onefit.numerics import LEAST_SLACK, ROUNDED, length_of, rounding_of_slack
 from onefit.pieces import Pieces
 
 
@@ -56,7 +56,7 @@ def _off_with_the_fit(fit: Fit, step: Step, slack: Array) -> Array:
 def _left_by_solver(fit: Fit, K: Curvature) -> float:
     """‖r‖ in K⁻¹."""
     gradient = Direction(fit.free_gradient, fit.intercept_gradient)
-    return float(np.sqrt(max(K.roughly.solve(gradient).inner(fit.problem, gradient), 0.0)))
+    return float(length_of(K.roughly.solve(gradient).inner(fit.problem, gradient)))
 
 
 def _left_by_rounding(fit: Fit, forms: Array) -> float:

@@ -11,7 +11,7 @@ from onefit.fit import Fit
 from onefit.leave_out.prove import Widths, concordance, far_rows, radius, widest_form
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step import Step
-from onefit.numerics import LARGEST_EXPONENT, LEAST_SLACK, TINY
+from onefit.numerics import LARGEST_EXPONENT, LEAST_SLACK, TINY, length_of
 
 PASSES = 3.0  # over all pairs of rows, each as long as so many functions
 
@@ -66,7 +66,7 @@ def _length_of_step(fit: Fit, step: Step, eta: Array) -> Array:
     change = eta - fit.eta
     slope = step.gradient + fit.bent(change)
     moved = (step.gradient * change + step.shift * slope).reshape(len(eta), -1).sum(axis=1)
-    return np.sqrt(np.maximum(moved + step.rescaled.squares, 0.0))
+    return length_of(moved + step.rescaled.squares)
 
 
 def cost_of_closer_bounds(fit: Fit, K: Curvature, count: int) -> Work:

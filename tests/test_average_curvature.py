@@ -20,10 +20,11 @@ from onefit.curvature import (
     share_of_average,
 )
 from onefit.fit import Fit
+from onefit.inner_products import InnerProducts
 from onefit.losses import Logistic, Multinomial
 from onefit.metrics import LogLoss
 from onefit.penalties import L1, L2
-from onefit.problem import InnerProducts, Problem
+from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
 from onefit.solvers import newton, truncated
 from onefit.solvers.path import approached, newton_path
@@ -102,10 +103,10 @@ def test_where_products_run_out_a_factor_takes_over():
     assert few.fit.objective < start.objective
     near = approached(start, factor(start))
     assert solve(start).fit.objective <= near.fit.objective + 1e-9
-    assert truncated.products_by_average(start, factor(start)) > 0
+    assert truncated.most_products_by_average(start, factor(start)) > 0
     last = factor(start)
     assert last.is_definite  # which takes a factor
-    assert truncated.products_by_average(start, last) == 0
+    assert truncated.most_products_by_average(start, last) == 0
 
 
 def test_products_are_counted():
@@ -160,7 +161,7 @@ def test_strengths_that_are_out_of_reach_are_not_factored():
 
 def test_the_diagonal_goes_first_where_it_takes_less_than_an_average_takes_to_be_made(monkeypatch):
     start = Fit.at_start(problem_at(1e3, n=250, p=300))
-    assert truncated.products_by_average(start, None) > 0
+    assert truncated.most_products_by_average(start, None) > 0
     made, of = [], AverageCurvature.of
     monkeypatch.setattr(AverageCurvature, "of", lambda fit, *given: made.append(fit) or of(fit, *given))
     near = approached(start, near=truncated.ROUGH)

@@ -25,6 +25,7 @@ from onefit.curvature import (
     in_single,
 )
 from onefit.fit import Fit
+from onefit.inner_products import InnerProducts
 from onefit.losses import ConcomitantHuber, Huber, Logistic, Multinomial, Poisson, Squared
 from onefit.numerics import rounding_of_slack
 from onefit.penalties import (
@@ -39,7 +40,7 @@ from onefit.penalties import (
     Slope,
     TrendFilter,
 )
-from onefit.problem import InnerProducts, Problem
+from onefit.problem import Problem
 from onefit.solvers.path import ActiveSetCurvature, least_squares_path
 
 N = 90

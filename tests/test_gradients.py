@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from onefit import _linalg, gradients
+from onefit.balance import Balance
 from onefit.curvature import Dual, Independent, Pinned, factor
 from onefit.fit import Fit
 from onefit.leave_out.rescaling import curvature_of_refits
@@ -49,7 +50,7 @@ from onefit.penalties import (
     SparseGroupLasso,
     TrendFilter,
 )
-from onefit.problem import Balance, Problem
+from onefit.problem import Problem
 from onefit.solvers.solve import solve
 
 N, P = 45, 6

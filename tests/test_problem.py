@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from onefit.balance import Balance
 from onefit.fit import Fit
 from onefit.losses import Gamma, Logistic, Multinomial, Poisson, Squared
 from onefit.penalties import L1, L2
-from onefit.problem import Balance, Problem
+from onefit.problem import Problem
 from onefit.solvers.solve import solve
 
 N = 12

@@ -19,6 +19,7 @@ PER_FLOP = 1.3e-10  # seconds a multiply-add in a product of matrices
 PER_CALL = 1e-6  # seconds a call of NumPy on a small array
 IN_A_SOLVER = 500.0  # calls of a step of a solver, however small the problem
 PER_FUNCTION = 5.7e-9  # seconds an exponential or logarithm
+PRODUCTS = 25  # with K that a fit takes, about, when it starts from its neighbour's
 TALL = 10.0  # rows a column from which sums over the rows make a lasso path take half the time or less
 IN_A_PATH = 0.06  # seconds that five folds of a lasso path take on a small table: rows are solved anew
 IN_A_RACE = 0.7  # seconds that strengths of a lasso take to be told apart by samples, on 800 rows of 200
@@ -68,6 +69,11 @@ def gradient(n: int, p: int) -> Work:
 def gram(n: int, p: int) -> Work:
     """Sum a curvature over the rows."""
     return Work(0.5 * n * float(p) ** 2)
+
+
+def product_with_curvature(n: int, stored: float, outputs: int) -> Work:
+    """K times a direction: two products with X and the curvature of each row."""
+    return Work(4.0 * stored * outputs, 20.0, 3.0 * n * outputs)
 
 
 def newton_step(n: int, p: int, k: int, coupled: int = 1) -> Work:

@@ -123,6 +123,11 @@ class Tangent(ABC):
         """Whether the penalty bends anywhere on the piece."""
         return bool(np.any(self.hessian))
 
+    @property
+    def has_one_ridge(self) -> bool:
+        """Whether all coefficients are free and curved alike: C is a positive multiple of the identity."""
+        return False
+
     @abstractmethod
     def part_along(self, gradient: Array) -> Array:
         """Return the part of a gradient along the free directions, B Bᵀ times it."""
@@ -154,6 +159,11 @@ class Coordinates(Tangent):
     >>> L1(2.0).tangent(np.array([0.0, 3.0, -1.0])).gradient
     array([ 0.,  2., -2.])
     """
+
+    @property
+    def has_one_ridge(self) -> bool:
+        ridge = self.hessian.flat[0] if self.hessian.size else 0.0
+        return bool(ridge > 0 and self.support.all() and np.all(self.hessian == ridge))
 
     @property
     def size(self) -> int:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
 from onefit import _linalg
-from onefit._linalg import Covariance, RowSpan, row_span
 from onefit._typing import Array, Design, Index, Mask, Sets
+from onefit.balance import Balance
+from onefit.inner_products import InnerProducts
 from onefit.losses import CoupledLoss, Loss, Squared
 from onefit.numerics import TINY
 from onefit.penalties import Penalty, SeparablePenalty, Strengths
@@ -34,47 +35,6 @@ def members(sets: Sets) -> tuple[Index, Index]:
 def some_sets(sets: Sets, which: Index) -> Sets:
     """Those with these numbers."""
     return sets[which] if isinstance(sets, np.ndarray) else [sets[k] for k in which]
-
-
-@dataclass(frozen=True)
-class Balance:
-    """Classes whose weights a refit computes anew, ω_k = W / (c W_k) (``class_weight="balanced"``).
-
-    Attributes
-    ----------
-    classes : (n,) int array
-        Class of each row, 0 … c − 1.
-    raw_weights : (n,) array
-        Weights before balancing; W_k is their sum over class k.
-    """
-
-    classes: Index
-    raw_weights: Array
-
-    def growth(self, k: int) -> Array:
-        """By how much the weights of class k grow, relatively, when row i is not there: (n,)."""
-        raw, own = self.raw_weights, self.classes == k
-        share_of_class = np.where(own, raw / raw[own].sum(), 0.0)
-        return (1.0 - raw / raw.sum()) / np.maximum(1.0 - share_of_class, 1e-8) - 1.0
-
-    def growths(self, removed: Sets | None = None) -> Array:
-        """By how much the weights of each class grow in each refit: (c, f)."""
-        count = int(self.classes.max()) + 1
-        if removed is None:
-            return np.stack([self.growth(k) for k in range(count)])
-        return np.reshape([self.growth_without(rows) for rows in removed], (-1, count)).T
-
-    def growth_without(self, rows: int | Index) -> Array:
-        """By how much the weights of each class grow, relatively, when these rows are not there: (c,).
-
-        0 for a class that leaves as a whole: no weight of it is left to grow.
-        """
-        held = self.raw_weights.copy()
-        held[rows] = 0.0
-        whole, left = np.bincount(self.classes, self.raw_weights), np.bincount(self.classes, held)
-        stays = left > 0
-        shares = np.divide(left, whole, out=np.ones_like(left), where=stays)
-        return np.where(stays, held.sum() / self.raw_weights.sum() / shares - 1.0, 0.0)
 
 
 class Reweighed(NamedTuple):
@@ -118,75 +78,6 @@ class Moments:
         means = _linalg.column_means(X, weights) if problem.intercept else None
         gram = _linalg.as_columns(X).weighted_gram(means, weights)
         return cls(X, weights, np.zeros(X.shape[1]) if means is None else means, gram)
-
-
-@dataclass(frozen=True, eq=False)
-class InnerProducts:
-    """Products of X with itself, for one who solves many ridge problems: formed when asked for.
-
-    Attributes
-    ----------
-    X : Design
-        Whose rows they are of.
-    """
-
-    X: Design
-
-    @classmethod
-    def of(cls, X: Design, gram: Array) -> Self:
-        """Those that are known."""
-        known = cls(X)
-        known.__dict__["gram"] = gram
-        return known
-
-    @cached_property
-    def gram(self) -> Array:
-        """All pairs of rows: (n, n)."""
-        return _linalg.as_design(self.X).row_gram(np.ones(self.X.shape[1]))
-
-    @cached_property
-    def about_mean(self) -> Array:
-        """Those of rows less their mean, for models with an intercept: (n, n)."""
-        share = np.full(self.X.shape[0], 1.0 / self.X.shape[0])
-        if "gram" in self.__dict__:
-            return _linalg.centred_gram(self.gram, share)
-        return _linalg.as_design(self.X).centred_row_gram(np.ones(self.X.shape[1]), share)
-
-    @cached_property
-    def single(self) -> Array:
-        """The same in single precision: what their length hides would be lost there."""
-        return self.about_mean.astype(np.float32)
-
-    @cached_property
-    def span(self) -> RowSpan:
-        """The rows in coordinates of their span."""
-        return row_span(self.X)
-
-    @property
-    def own(self) -> Design:
-        """The rows in as few coordinates as there are: the columns, or those of their span."""
-        n, p = self.X.shape
-        return self.span.X if n < p else self.X
-
-    @cached_property
-    def covariance(self) -> Covariance:
-        """Of the rows in these coordinates, all alike."""
-        return Covariance.of(self.own, centred=True)
-
-    @cached_property
-    def about_zero(self) -> Covariance:
-        """The same without means."""
-        return Covariance.of(self.own, centred=False)
-
-    @property
-    def has_covariance(self) -> bool:
-        """Whether one of these two is at hand."""
-        return "covariance" in self.__dict__ or "about_zero" in self.__dict__
-
-    def forget(self) -> None:
-        """Drop what only paths need, which is as large as X."""
-        for name in ("covariance", "about_zero"):
-            self.__dict__.pop(name, None)
 
 
 @dataclass(frozen=True)

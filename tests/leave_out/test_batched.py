@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from onefit.balance import Balance
 from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out import batched
@@ -15,7 +16,7 @@ from onefit.leave_out.refit import refit_sets, without
 from onefit.leave_out.watched_columns import WatchedColumns
 from onefit.losses import Gamma, Hinge, Logistic, Multinomial, Poisson, Squared
 from onefit.penalties import L1, L2, Box, ElasticNet, GroupLasso, Slope, SparseGroupLasso, Strengths
-from onefit.problem import Balance, Problem
+from onefit.problem import Problem
 from onefit.solvers.solve import solve
 
 N = 60

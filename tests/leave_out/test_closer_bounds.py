@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from onefit.balance import Balance
 from onefit.curvature import CoupledBlock
 from onefit.fit import Fit
 from onefit.leave_out.averaged import has_some_steps, step_by_average, step_by_diagonal, step_of_rows
@@ -20,7 +21,7 @@ from onefit.leave_out.step_bounds import bound_steps, bound_steps_closely, cost_
 from onefit.losses import Logistic, Multinomial, Poisson, Squared
 from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L2, ElasticNet
-from onefit.problem import Balance, Problem
+from onefit.problem import Problem
 from onefit.risk.judging import yardstick
 from onefit.solvers.path import newton_path
 from onefit.solvers.solve import solve

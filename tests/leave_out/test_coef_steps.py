@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from onefit.balance import Balance
 from onefit.fit import Fit
 from onefit.leave_out import coef_steps
 from onefit.leave_out.blocks import Blocks
@@ -17,7 +18,7 @@ from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import LOOSELY, State
 from onefit.losses import Logistic, Multinomial, Poisson
 from onefit.penalties import L2
-from onefit.problem import Balance, Problem
+from onefit.problem import Problem
 from onefit.solvers.solve import solve
 
 N, P = 120, 6

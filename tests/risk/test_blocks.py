@@ -24,13 +24,14 @@ from sklearn.model_selection import ShuffleSplit, TimeSeriesSplit, cross_val_pre
 
 from onefit import _linalg
 from onefit._linalg import RowGram
+from onefit.balance import Balance
 from onefit.fit import Fit
 from onefit.leave_out import leave_out
 from onefit.leave_out.blocks import Blocks
 from onefit.leave_out.step import one_step
 from onefit.losses import ConcomitantHuber, Gamma, Huber, Logistic, Multinomial, Poisson, Squared
 from onefit.penalties import L1, L2, ElasticNet
-from onefit.problem import Balance, Problem
+from onefit.problem import Problem
 from onefit.readers import read
 from onefit.risk.folds import as_folds, by_group, by_split, k_fold, monte_carlo
 from onefit.solvers.solve import polish, solve

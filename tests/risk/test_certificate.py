@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from onefit.balance import Balance
 from onefit.fit import Fit
 from onefit.leave_out import leave_out
 from onefit.leave_out.patterns import pattern_stays, step_is_exact
@@ -14,7 +15,7 @@ from onefit.leave_out.refit import without
 from onefit.leave_out.step import one_step
 from onefit.losses import Logistic, Squared
 from onefit.penalties import L1, L2, ElasticNet
-from onefit.problem import Balance, Problem
+from onefit.problem import Problem
 from onefit.solvers.solve import solve
 
 N = 40

@@ -10,12 +10,13 @@ from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
 
 from onefit import _linalg
 from onefit._linalg import RowGram
+from onefit.balance import Balance
 from onefit.fit import Fit
 from onefit.leave_out import leave_out
 from onefit.leave_out.step import one_step
 from onefit.losses import ConcomitantHuber, Gamma, Huber, Logistic, Multinomial, Poisson, Squared, Tweedie
 from onefit.penalties import L1, L2, ElasticNet
-from onefit.problem import Balance, Problem
+from onefit.problem import Problem
 from onefit.solvers.solve import solve
 
 N = 40

@@ -8,9 +8,10 @@ import scipy.sparse as sp
 
 from onefit.curvature import factor
 from onefit.fit import Fit
+from onefit.inner_products import InnerProducts
 from onefit.losses import Logistic
 from onefit.penalties import L2
-from onefit.problem import InnerProducts, Problem
+from onefit.problem import Problem
 from onefit.solvers.solve import solve, solve_path
 
 

@@ -90,7 +90,7 @@ def test_a_factor_serves_while_that_costs_least_a_fit():
 
 
 def test_along_a_path_a_factor_serves_several_fits(monkeypatch):
-    monkeypatch.setattr(truncated, "products_by_average", lambda *_: 0)
+    monkeypatch.setattr(truncated, "most_products_by_average", lambda *_: 0)
     rng = np.random.default_rng(0)
     X, c = rng.normal(size=(400, 40)), 5
     y = (X @ rng.normal(size=(40, c)) + rng.gumbel(size=(400, c))).argmax(axis=1).astype(float)

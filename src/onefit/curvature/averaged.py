@@ -12,19 +12,18 @@ from functools import partial
 
 import numpy as np
 
-from onefit import _linalg
+from onefit import _linalg, cost
 from onefit._linalg import Covariance, RowSpan
 from onefit._typing import Array, Design
 from onefit.cost import Work
 from onefit.curvature.base import Direction
 from onefit.curvature.reduction import is_wide, span_of
 from onefit.fit import Fit
+from onefit.inner_products import InnerProducts
 from onefit.numerics import TINY
 from onefit.penalties import Coordinates
-from onefit.problem import InnerProducts
 
 SHARED = 30.0  # fits along a path, with all rows or without some, that have the same covariance of rows
-OWN = 25.0  # products with K, about, that a fit takes: a covariance of its own may take as long
 FLAT = 1e-9  # curvature relative to the largest that is none
 
 
@@ -81,7 +80,7 @@ class AverageCurvature:
         curved = np.where(curved > FLAT * curved[-1], curved, 0.0)
         has_levels = bool(fit.problem.intercept.any())
         ridge = fit.tangent.hessian.mean(axis=1)[: X.shape[1]]
-        if weights is None and np.all(ridge == ridge[0]) and ridge[0] > 0:
+        if weights is None and fit.tangent.has_one_ridge:
             inner = fit.problem.known_inner or InnerProducts(fit.problem.X)
             S = shared = inner.covariance if has_levels else inner.about_zero
             columns, spread = S.directions / np.sqrt(ridge[0]), S.spread / ridge[0]
@@ -158,10 +157,12 @@ def share_of_average(fit: Fit) -> Work:
 
 def _is_shared(fit: Fit) -> bool:
     """Whether fits share a covariance, and one of its own, which fewer products do with, takes longer."""
-    ridge, stored = fit.tangent.hessian, _linalg.as_columns(fit.problem.X).n_stored
-    alike = fit.problem.known_inner is not None and bool(np.all(ridge == ridge.flat[0]) and ridge.flat[0] > 0)
-    products = Work(OWN * 4.0 * stored * fit.problem.n_outputs)
-    return alike and cost_of_average(fit).seconds > products.seconds
+    problem = fit.problem
+    if problem.known_inner is None or not fit.tangent.has_one_ridge:
+        return False
+    stored = _linalg.as_columns(problem.X).n_stored
+    product = cost.product_with_curvature(problem.n, stored, problem.n_outputs)
+    return cost_of_average(fit).seconds > cost.PRODUCTS * product.seconds
 
 
 def cost_of_solving_with_average(fit: Fit) -> Work:

@@ -13,8 +13,8 @@ from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
 from onefit.curvature.base import Direction, OfColumns, Sandwich
 from onefit.exceptions import SolverError
+from onefit.inner_products import InnerProducts
 from onefit.numerics import EPS
-from onefit.problem import InnerProducts
 
 FLAT = 1e-4  # a leverage this faint is lost in the 1 it is taken off, but for twelve digits
 

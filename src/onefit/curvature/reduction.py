@@ -22,8 +22,9 @@ from onefit._linalg import RowSpan
 from onefit._typing import Array, Design, Index, Mask
 from onefit.curvature.base import Direction
 from onefit.fit import Fit
+from onefit.inner_products import InnerProducts
 from onefit.penalties import Coordinates, Tangent
-from onefit.problem import InnerProducts, Problem
+from onefit.problem import Problem
 
 
 def centred(values: Array) -> Array:
@@ -163,10 +164,7 @@ class Reduction:
 def is_wide(X: Design, tangent: Tangent) -> bool:
     """Whether coordinates in the span of the rows are fewer, and as good: one strength for all columns."""
     n, p = X.shape
-    if not (n < p and isinstance(tangent, Coordinates) and _linalg.has_columns(X)):
-        return False
-    ridge = tangent.hessian
-    return bool(tangent.support.all() and ridge.flat[0] > 0 and np.all(ridge == ridge.flat[0]))
+    return n < p and tangent.has_one_ridge and _linalg.has_columns(X)
 
 
 def has_common(fit: Fit, tangent: Tangent) -> bool:

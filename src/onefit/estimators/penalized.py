@@ -16,8 +16,10 @@ from sklearn.model_selection import LeaveOneOut, check_cv
 from onefit import _linalg
 from onefit._linalg import FewerColumns, RowGram, column_means, transposed_times
 from onefit._typing import Array, Design, Index
+from onefit.balance import Balance
 from onefit.estimators.linear_model import LinearModel, check_determined, takes_middle
 from onefit.fit import Fit
+from onefit.inner_products import InnerProducts
 from onefit.leave_out import LeftOut
 from onefit.leave_out.idle_rows import among_idle_rows
 from onefit.leave_out.sets import Folds
@@ -25,7 +27,7 @@ from onefit.leave_out.vertex import copies
 from onefit.losses import CoupledLoss, Loss, Offset, Squared
 from onefit.metrics import LinearMetric
 from onefit.penalties import L1, L2, Box, ElasticNet, Penalty, SeparablePenalty
-from onefit.problem import Balance, InnerProducts, Problem
+from onefit.problem import Problem
 from onefit.readers.translation import class_weights
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds, by_group, numbers_of

@@ -34,10 +34,11 @@ from onefit.estimators.linear_model import has_classes
 from onefit.estimators.penalized import Penalized, Sample, decades, leaving, with_offset
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
+from onefit.inner_products import InnerProducts
 from onefit.leave_out import LeftOut
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, WithOffset
-from onefit.problem import InnerProducts, Problem
+from onefit.problem import Problem
 from onefit.risk.estimate import Readout
 from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.solvers.solve import solve

@@ -205,8 +205,10 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick, leads: Lead
 
 def _is_dear_to_factor(fit: Fit) -> bool:
     """Whether a factor takes so long that one in single precision had better tell the forms of the rows."""
-    problem, takes_long = fit.problem, Seconds.of(fit).factored > UNNOTICED
-    return takes_long and problem.has_one_output and problem.refits_keep_the_rest and not takes_far_less(fit)
+    problem = fit.problem
+    if not (problem.has_one_output and problem.refits_keep_the_rest):
+        return False
+    return Seconds.of(fit).factored > UNNOTICED and not takes_far_less(fit)
 
 
 def affordable_for(fit: Fit, max_error: float = KNOWN) -> float:

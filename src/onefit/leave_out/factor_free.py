@@ -199,11 +199,14 @@ class FitsWithout:
         if self.columns is None and by_column.pays(start):
             self.columns = SomeColumns.of(fit.problem.X)
         found = _approached(start, self._begun(start, rows), curvature, rows, little, self.columns)
-        if _has_optimum(found.problem):
-            self._keep(rows.tobytes(), _Shift.of(found.coef - fit.coef, found.intercept - fit.intercept))
+        shift = _Shift.of(found.coef - fit.coef, found.intercept - fit.intercept)
+        self._keep(found.problem, rows.tobytes(), shift)
         return found.eta[rows]
 
-    def _keep(self, part: bytes, shift: _Shift) -> None:
+    def _keep(self, problem: Problem, part: bytes, shift: _Shift) -> None:
+        """Keep how far the fit of a part is from that of all rows, where it has an end."""
+        if not _has_optimum(problem):
+            return
         self.last.pop(part, None)
         held = sum(len(one.values) for one in self.last.values())
         if held + len(shift.values) <= MOST_HELD:
@@ -232,8 +235,8 @@ class FitsWithout:
         for j, rows in enumerate(parts if end.settled.all() else parts[:least]):
             if end.settled[j]:
                 found.append(end.predictors_of(fit.problem.X, rows, j))
-                if _has_optimum(fit_of_others(fit, rows).problem):
-                    self._keep(rows.tobytes(), _Shift.to_end(refits, end, j, found[-1]))
+                others = fit_of_others(fit, rows).problem
+                self._keep(others, rows.tobytes(), _Shift.to_end(refits, end, j, found[-1]))
             else:
                 found.append(self._left_out_apart(fit, curvature, rows))
         return found

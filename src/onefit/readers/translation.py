@@ -14,12 +14,13 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
+from onefit.balance import Balance
 from onefit.exceptions import NotFittedToDataError, UnsupportedModelError
 from onefit.fit import Fit
 from onefit.losses import Loss, Tweedie
 from onefit.metrics import metric_of_loss
 from onefit.penalties import L1, L2, Box, ElasticNet, GroupLasso, Penalty, SeparablePenalty, Strengths
-from onefit.problem import Balance, Problem
+from onefit.problem import Problem
 from onefit.readers.reading import Reading
 from onefit.validation import check_new_rows, check_range, check_rows, check_weights, class_numbers
 

@@ -21,9 +21,9 @@ from onefit._typing import Array, Design, Index, Mask
 from onefit.cost import Work
 from onefit.curvature import Direction, Dual, conjugate_gradients, factor
 from onefit.fit import Fit
+from onefit.inner_products import InnerProducts
 from onefit.numerics import EPS
 from onefit.penalties import Coordinates
-from onefit.problem import InnerProducts
 from onefit.solvers import coordinate_descent
 from onefit.solvers.line_search import backtrack, toward
 

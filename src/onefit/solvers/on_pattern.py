@@ -37,7 +37,7 @@ from onefit.solvers.truncated import (
 PRODUCTS = 12  # with K that a step takes, about, by the factor of a neighbour
 SINGLY = 3.0  # times as many by the diagonal
 TOO_MANY = 2.0  # times as many as thought, after which a step is given up
-CALLS = 60.0  # around each
+CALLS = 40.0  # around each, besides
 STEPS = 4  # that end near an optimum, about
 MOST_STEPS = 12  # as many as find a pattern
 LOOSELY = 0.03  # error of a step, relative: the next decrement is the square of it
@@ -80,7 +80,7 @@ def cost_of_steps(fit: Fit) -> Work:
 
 def _product(fit: Fit) -> Work:
     stored, outputs = _linalg.as_columns(fit.problem.X).n_stored, fit.problem.n_outputs
-    return Work(4.0 * stored * outputs, CALLS, 3.0 * fit.problem.n * outputs)
+    return cost.product_with_curvature(fit.problem.n, stored, outputs).plus(Work(calls=CALLS))
 
 
 def _by_diagonal(fit: Fit) -> Work:

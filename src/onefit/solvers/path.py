@@ -217,7 +217,7 @@ def approached(
         to_pattern = on_pattern.serves(last, start)  # which goes on from there
         return truncated.Approach(coordinate_descent.approach(start, to_pattern=to_pattern), False)
     found = truncated.Approach(start, False)
-    if by_average and (most := truncated.products_by_average(start, last)):
+    if by_average and (most := truncated.most_products_by_average(start, last)):
         found = truncated.approach(start, truncated.WithoutFactor(start), near, most)
     approximately = None if found.is_there else truncated.preconditioner(found.fit, last)
     if approximately is None:

@@ -38,7 +38,6 @@ from onefit.fit import Fit
 from onefit.penalties import Coordinates
 from onefit.solvers.line_search import falls_along
 
-PRODUCTS = 25  # with K that a fit takes, about, when it starts from its neighbour's
 FACTORS = 2.0  # times one that also its inverse, the forms of all rows and steps from these take, about
 FITS = 4.0  # along a path that a factor serves, about
 SINGLY = 4.0  # times as many with the diagonal of K as preconditioner
@@ -123,7 +122,7 @@ class WithoutFactor:
             self.by_average = may_pay and bool(share_of_average(self.fit).seconds < left)
 
 
-def products_by_average(fit: Fit, last: Curvature | None) -> int:
+def most_products_by_average(fit: Fit, last: Curvature | None) -> int:
     """Products with K that a fit may take by the average curvature of its rows, before a factor does better.
 
     As many as take as long as a factor of its own, or as its share of a neighbour's and the products with
@@ -135,7 +134,7 @@ def products_by_average(fit: Fit, last: Curvature | None) -> int:
     each = takes.product + takes.average
     by_factor = min(takes.factored, takes.by_neighbour(last))
     most = int((by_factor - share_of_average(fit).seconds) / each)
-    return most if most >= PRODUCTS else 0
+    return most if most >= cost.PRODUCTS else 0
 
 
 class Seconds(NamedTuple):
@@ -156,7 +155,7 @@ class Seconds(NamedTuple):
     @property
     def by_factor(self) -> float:
         """A fit, with the factor of a neighbour."""
-        return PRODUCTS * (self.product + self.solve)
+        return cost.PRODUCTS * (self.product + self.solve)
 
     @property
     def with_forms(self) -> float:
@@ -180,14 +179,14 @@ class Seconds(NamedTuple):
         if fit.is_kinked or not problem.loss.is_smooth or problem.loss.is_quadratic:
             return cls(np.inf, 0.0, np.inf, factored)
         stored = _linalg.as_columns(problem.X).n_stored if _linalg.has_columns(problem.X) else n * n
-        product = Work(4.0 * stored * outputs, 20.0, 3.0 * n * outputs).seconds
+        product = cost.product_with_curvature(n, stored, outputs).seconds
         solve = Work(2.0 * float(k) ** 2 * factors).seconds
         diagonal = _linalg.has_columns(problem.X) and (problem.is_coupled or outputs == 1)
-        singly = PRODUCTS * SINGLY * product if diagonal else np.inf
+        singly = cost.PRODUCTS * SINGLY * product if diagonal else np.inf
         if not has_average(fit):
             return cls(product, solve, singly, factored)
         average = cost_of_solving_with_average(fit).seconds
-        averaged = AVERAGED * PRODUCTS * (product + average) + share_of_average(fit).seconds
+        averaged = AVERAGED * cost.PRODUCTS * (product + average) + share_of_average(fit).seconds
         return cls(product, solve, singly, factored, average, averaged)
 
 

@@ -15,7 +15,7 @@ from scipy.linalg import eigvalsh_tridiagonal, lapack
 
 from onefit import _linalg
 from onefit._typing import Array, Design
-from onefit.problem import InnerProducts
+from onefit.inner_products import InnerProducts
 from onefit.risk.permutation import PermutationCriterion, value_of_norms
 
 GRID = (1e-6, 1e3)  # strengths of the test and of a start, relative to the largest eigenvalue

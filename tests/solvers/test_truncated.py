@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from onefit import _linalg
+from onefit import _linalg, cost
 from onefit.curvature import CoupledProducts, Direction, factor
 from onefit.curvature.row_products import SharedColumns
 from onefit.fit import Fit
@@ -97,7 +97,7 @@ def test_along_a_path_a_factor_serves_several_fits(monkeypatch):
     strengths = np.geomspace(100.0, 1.0, 16)
     problems = [Problem(Multinomial(c), L2(a), X, y, np.ones(400), np.ones(c, bool)) for a in strengths]
     monkeypatch.setattr(truncated.cost, "PER_CALL", 0.0)
-    monkeypatch.setattr(truncated, "PRODUCTS", 5)  # else factors cost too little to go without
+    monkeypatch.setattr(cost, "PRODUCTS", 5)  # else factors cost too little to go without
     made, summed = [], SharedColumns.weighted
     monkeypatch.setattr(SharedColumns, "weighted", lambda *given: made.append(1) or summed(*given))
     found = list(newton_path(problems))

@@ -242,7 +242,8 @@ class Problem:
 
     def linear_predictor(self, coef: Array, intercept: Array) -> Array:
         """Return η: (n,) or (n, c)."""
-        return _linalg.times(self.X, coef) + intercept
+        eta = _linalg.times(self.X, coef)
+        return np.add(eta, intercept, out=eta if eta.dtype == np.float64 else None)
 
     def gradient_of(self, rows: Array) -> tuple[Array, Array]:
         """Zᵀ times what the rows have, or several along one more axis: for coefficients and intercepts."""

@@ -160,9 +160,11 @@ class LeftOut:
     @cached_property
     def size(self) -> float:
         """Size of linear predictors: the largest in the fit, or of a Newton step where they vanish."""
-        largest = float(np.max(np.abs(self.fit.eta), initial=0.0))
+        eta = self.fit.eta
+        if (largest := float(max(eta.max(initial=0.0), -eta.min(initial=0.0)))) > 0:
+            return largest
         bend = float(np.linalg.norm(self.fit.hessian))
-        return largest if largest > 0 or bend == 0 else float(np.linalg.norm(self.fit.gradient)) / bend
+        return float(np.linalg.norm(self.fit.gradient)) / bend if bend > 0 else 0.0
 
     @cached_property
     def certified(self) -> Mask:
@@ -243,10 +245,10 @@ class LeftOut:
         return self.sets.place(k)
 
     @cached_property
-    def order(self) -> Index:
+    def order(self) -> Index | slice:
         """Order of the values: that of the rows, where each row is judged once."""
         if self.sets is None or not self.sets.is_partition:
-            return np.arange(len(self.eta))
+            return slice(None)
         return np.argsort(self.rows, kind="stable")
 
 

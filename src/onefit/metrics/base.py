@@ -183,7 +183,7 @@ class WithOffset(LinearMetric):
 
 def mean_over_outputs(values: Array) -> Array:
     """Mean of each row's numbers: (n,), of (n,) or (n, c)."""
-    return np.atleast_2d(values.T).mean(axis=0)
+    return values.reshape(len(values), -1).mean(axis=1)
 
 
 def floating(values: Any) -> Array:

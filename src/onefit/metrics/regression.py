@@ -22,14 +22,16 @@ class SquaredError(OfNumbers, IdentityLink):
 
     def losses(self, target: Array, eta: Array) -> Array:
         with np.errstate(over="ignore"):  # infinite without a word far out
-            squares = (target - eta.reshape(target.shape)) ** 2  # some regressors return a column
+            squares = target - eta.reshape(target.shape)  # some regressors return a column
+            squares *= squares
         return mean_over_outputs(squares)
 
     def slopes(self, target: Array, eta: Array) -> Array:
         return 2.0 * (eta - target) / prod(eta.shape[1:])
 
     def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
-        return bounds * (2.0 * mean_over_outputs(np.abs(target - eta)) + bounds)
+        off = target - eta
+        return bounds * (2.0 * mean_over_outputs(np.abs(off, out=off)) + bounds)
 
 
 @final

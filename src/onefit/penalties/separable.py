@@ -213,6 +213,10 @@ class ElasticNet(SeparablePenalty):
         check_share("l1_ratio", self.l1_ratio)
 
     def strengths(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        if isinstance(self.alpha, float) and self.alpha < np.inf:  # the usual case, asked for often
+            return np.full(shape, self.alpha * self.l1_ratio), np.full(
+                shape, self.alpha * (1.0 - self.l1_ratio)
+            )
         alpha = np.asarray(self.alpha, dtype=np.float64)
         fixed = np.isinf(alpha)  # 0 · ∞ is not a strength
         finite = np.where(fixed, 0.0, alpha)

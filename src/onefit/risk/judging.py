@@ -58,10 +58,10 @@ def estimate(
     order = left_out.order
     rows, eta, bounds = left_out.rows[order], left_out.eta[order], left_out.bounds[order]
     target = np.asarray(y) if target is None else target
-    losses = response.losses(target[rows], eta)
-    spread = response.spread(target[rows], eta, bounds)
+    own = target if left_out.sets is None else target[rows]
+    losses, spread = response.losses(own, eta), response.spread(own, eta, bounds)
     value, std_error, error = _risk(left_out, losses, spread, sample_weight, clusters)
-    if error <= _rounding(left_out, response, target, sample_weight) < np.inf:
+    if error and error <= _rounding(left_out, response, own, sample_weight) < np.inf:
         error = 0.0
     lone = class_lost(y, classes, sample_weight, left_out)[order]
     certified = left_out.certified[order] & ~lone
@@ -143,10 +143,10 @@ def _risk(
 
 
 def _rounding(left_out: LeftOut, response: LinearMetric, target: Array, sample_weight: Array | None) -> float:
-    """Mean by which rounding of linear predictors changes losses."""
+    """Mean by which rounding of linear predictors changes losses, of targets in their order."""
     rows = left_out.rows[left_out.order]
     off = np.full(len(rows), ROUNDED * left_out.size)
-    changes = response.spread(target[rows], left_out.eta[left_out.order], off)
+    changes = response.spread(target, left_out.eta[left_out.order], off)
     held = np.ones(len(rows)) if sample_weight is None else sample_weight[rows]
     return float(np.average(np.where(held > 0, changes, 0.0), weights=held))
 

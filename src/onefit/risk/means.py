@@ -41,6 +41,19 @@ def mean_and_error(losses: Array, weights: Array) -> tuple[float, float]:
 # --- at several strengths ------------------------------------------------------------------------------
 
 
+def means_and_errors(losses: Array, weights: Array) -> tuple[Array, Array]:
+    """The same of each column of (n, J) losses: (J,) each."""
+    losses, weights = held(losses, weights)
+    n, total = len(weights), weights.sum()
+    with np.errstate(over="ignore", invalid="ignore"):  # of losses without bound
+        middle = weights @ losses / total
+        if n < 2:
+            return middle, np.full(len(middle), np.nan)
+        off = weights[:, None] * (losses - middle)
+        errors = np.sqrt(np.einsum("nj,nj->j", off, off) * n / (n - 1)) / total
+    return middle, np.where(np.isfinite(middle), errors, np.nan)
+
+
 def paired_errors(losses: Array, weights: Array, best: int) -> Array:
     """Standard errors of the differences between each risk and that at ``best``: (J,), 0 at ``best``.
 

@@ -13,7 +13,7 @@ import numpy as np
 from onefit._typing import Array, Index, Mask
 from onefit.curvature import Curvature
 from onefit.risk.judging import guarantees
-from onefit.risk.means import mean_and_error, paired_errors
+from onefit.risk.means import means_and_errors, paired_errors
 from onefit.solvers.newton import Solution
 from onefit.tuning.contest import Contest, choose_strength
 from onefit.tuning.sample import Verdict, between, judged
@@ -137,7 +137,7 @@ def of_verdicts(
     """Risks of a solved path from what is known of each strength, and the choice."""
     known = list(_filled_in(verdicts))
     losses = np.stack([verdict.losses for verdict in known]).T
-    risks, errors = np.array([mean_and_error(column, weights) for column in losses.T]).T
+    risks, errors = means_and_errors(losses, weights)
     best = smallest(risks)
     misses = np.stack([verdict.misses for verdict in known]).T
     misses = misses - misses[:, [best]]

@@ -235,8 +235,10 @@ def _check_targets(y: Any, values: Any) -> None:
 
 def _check_size(name: str, values: Any) -> None:
     """Refuse numbers whose squares leave the range of float64."""
-    finite = np.abs(values[np.isfinite(values)].astype(np.float64))
-    largest = float(finite.max(initial=0.0))
+    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
+    if not np.isfinite(largest):  # what is missing or infinite is told of elsewhere
+        finite = np.abs(values[np.isfinite(values)].astype(np.float64))
+        largest = float(finite.max(initial=0.0))
     low, high = MAGNITUDES
     if largest > high or 0 < largest < low:
         raise ValueError(

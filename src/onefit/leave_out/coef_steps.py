@@ -109,7 +109,7 @@ class Bounded(NamedTuple):
         forms = reach.forms(np.repeat(np.arange(f), b), rows.ravel()).reshape(f, b)
         R = prove.concordance(refits.fit)
         assert R
-        return cls(reach, np.sqrt(np.maximum(forms.max(axis=1), 0.0)), R, refits.tol, tol * refits.tol)
+        return cls(reach, length_of(forms).max(axis=1), R, refits.tol, tol * refits.tol)
 
     def told(self, norm: Array, travelled: Array) -> tuple[Array, Mask]:
         length = self.reach.length(self.R, norm, travelled)

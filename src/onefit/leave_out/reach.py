@@ -37,7 +37,7 @@ class Reach(NamedTuple):
 
         def found(own: Index, rows: Index) -> Array:
             with np.errstate(invalid="ignore"):
-                off = np.sqrt(np.maximum(self.forms(own, rows), 0.0)) * length[own]
+                off = length_of(self.forms(own, rows)) * length[own]
             return np.where(np.isfinite(off), off, np.inf)
 
         return found

@@ -48,9 +48,8 @@ def off_besides_bounds(found: LeftOut, K: Curvature | None, step: Step | None) -
 
 def _off_with_the_fit(fit: Fit, step: Step, slack: Array) -> Array:
     """How far left-out predictors are off because the fit is: (n,)."""
-    forms = np.maximum(step.forms, 0.0)
-    left = _left_by_solver(fit, step.curvature) + _left_by_rounding(fit, forms)
-    return np.sqrt(widest_form(forms)) * left / np.maximum(slack, LEAST_SLACK)
+    left = _left_by_solver(fit, step.curvature) + _left_by_rounding(fit, step.forms)
+    return length_of(widest_form(step.forms)) * left / np.maximum(slack, LEAST_SLACK)
 
 
 def _left_by_solver(fit: Fit, K: Curvature) -> float:
@@ -65,5 +64,5 @@ def _left_by_rounding(fit: Fit, forms: Array) -> float:
     predictor = unit + np.abs(fit.eta) + np.abs(fit.intercept)
     terms = np.abs(fit.gradient) + _linalg.row_times(np.abs(fit.hessian), predictor)
     own = np.einsum("naa->na", forms) if forms.ndim == 3 else forms.reshape(len(forms), -1)
-    sizes = np.sqrt(own) * terms.reshape(len(terms), -1)
+    sizes = length_of(own) * terms.reshape(len(terms), -1)
     return rounding_of_slack(1.0) * float(np.sum(sizes, where=fit.problem.weights[:, None] > 0))

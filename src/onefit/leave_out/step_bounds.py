@@ -57,7 +57,7 @@ def bound_steps(fit: Fit, step: Step, eta: Array, slack: Array) -> Array:
     slack, norm = 1.0 - share, _length_of_step(fit, step, eta)
     widths = far_rows(fit, H).widths(slack)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.sqrt(np.maximum(own, 0.0)) * radius_of_step(R, norm, widths, step.rescaled.spread)
+        found = length_of(own) * radius_of_step(R, norm, widths, step.rescaled.spread)
     return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)
 
 

@@ -114,10 +114,10 @@ class Fit:
         """Whether a direction has no penalty: it may lose its only row, and refits then start from zero."""
         return self.problem.penalty.has_free_directions(self.coef.shape)
 
-    @cached_property
+    @property
     def loss_gradient(self) -> Array:
         """Xᵀ g: the shape of the coefficients."""
-        return _linalg.transposed_times(self.problem.X, self.gradient)
+        return self._of_losses[0]
 
     @property
     def free_gradient(self) -> Array:
@@ -127,7 +127,11 @@ class Fit:
     @property
     def intercept_gradient(self) -> Array:
         """Σ g for each intercept, zero where there is none."""
-        return np.where(self.problem.intercept, self.gradient.sum(axis=0), 0.0)
+        return self._of_losses[1]
+
+    @cached_property
+    def _of_losses(self) -> tuple[Array, Array]:
+        return self.problem.of_losses(*self.problem.gradient_of(self.gradient))
 
     def bent(self, change: Array) -> Array:
         """D times a change of the linear predictors: how the gradients of the rows change with it."""

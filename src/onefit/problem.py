@@ -250,6 +250,15 @@ class Problem:
         level = np.where(_linalg.with_axes(self.intercept, rows[0]), rows.sum(axis=0), 0.0)
         return _linalg.transposed_times(self.X, rows), level
 
+    def of_losses(self, coef: Array, level: Array) -> tuple[Array, Array]:
+        """Gradients of sums of losses: what all outputs share where these see differences alone is rounding.
+
+        A ridge that is all that holds it would make much of it.
+        """
+        if not self.loss.ignores_shifts:
+            return coef, level
+        return coef - coef.mean(axis=1, keepdims=True), level - level.mean(axis=0) * self.has_free_shift
+
     def loss_at(self, name: str, eta: Array) -> Array:
         """Values or derivatives of the losses at several η of each row, which stay the last axis."""
         function, f = getattr(self.loss, name), eta.shape[-1]

@@ -52,7 +52,7 @@ class Direction(NamedTuple):
 def curved_along(fit: Fit, direction: Direction) -> Direction:
     """K times a direction, or several along one more axis, from the rows of a fit and its piece."""
     rows = fit.bent(fit.problem.linear_predictor(*direction))
-    coef, level = fit.problem.gradient_of(rows)
+    coef, level = fit.problem.of_losses(*fit.problem.gradient_of(rows))
     return Direction(coef + fit.tangent.curve(direction.coef), level)
 
 

@@ -332,9 +332,10 @@ class CoupledProducts:
         change = self._design.times(along.coef)
         change += along.intercept
         bent = self.fit.bent(change)
-        coef = self._design.transposed_times(bent)
+        level = np.where(self.fit.problem.intercept, bent.sum(axis=0), 0.0)
+        coef, level = self.fit.problem.of_losses(self._design.transposed_times(bent), level)
         coef += self.fit.tangent.hessian * along.coef
-        return Direction(coef, np.where(self.fit.problem.intercept, bent.sum(axis=0), 0.0))
+        return Direction(coef, level)
 
     @cached_property
     def _design(self) -> Columns:

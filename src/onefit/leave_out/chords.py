@@ -185,7 +185,8 @@ class FoldProblems:
 
     def gradient(self, point: Point) -> Direction:
         """Gradient of each objective, and of the loss alone off the tangent."""
-        coef, level = self.fit.problem.gradient_of(self.slope(point.eta))
+        problem = self.fit.problem
+        coef, level = problem.of_losses(*problem.gradient_of(self.slope(point.eta)))
         return Direction(coef + self.penalty_gradient(point.coef), level)
 
     def penalty_gradient(self, coef: Array) -> Array:

@@ -197,10 +197,11 @@ class _Passes:
             change -= here[:, None]
             moved = np.ptp(change, axis=0) if problem.is_coupled else np.abs(change[0])
             np.maximum(travelled, np.where(held[rows].T > 0, moved, 0.0).max(axis=1), out=travelled)
-        own = gradient.reshape(at.coef.shape)
-        own += refits.penalty_gradient(at.coef)
         free = _linalg.with_axes(problem.intercept, at.intercept)
-        return _Seen(Direction(own, np.where(free, levels.reshape(at.intercept.shape), 0.0)), travelled)
+        level = np.where(free, levels.reshape(at.intercept.shape), 0.0)
+        own, level = problem.of_losses(gradient.reshape(at.coef.shape), level)
+        own += refits.penalty_gradient(at.coef)
+        return _Seen(Direction(own, level), travelled)
 
     def _slopes(self, y: Array, eta: Array, weights: Array) -> Array:
         """Weighted slopes of the losses of some rows, at linear predictors (c f, r)."""

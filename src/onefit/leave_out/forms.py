@@ -135,7 +135,7 @@ def _forms_by_rows(fit: Fit, batch: Batch) -> Array:
 
 
 def _coupled_forms(fit: Fit, batch: Batch) -> Array:
-    """H_GG over rows and outputs, (f, 1, b c, b c)."""
+    """H_GG over rows and outputs, (f, 1, b c, b c), of differences of outputs where the loss sees no more."""
     f, b = batch.rows.shape
     c = fit.problem.n_outputs
     columns = _linalg.as_design(fit.problem.X).basis_of_rows(batch.rows.ravel())
@@ -143,7 +143,8 @@ def _coupled_forms(fit: Fit, batch: Batch) -> Array:
     coef, level = np.zeros((p, c, r, c)), np.zeros((c, r, c))
     for a in range(c):
         coef[:, a, :, a], level[a, :, a] = columns, 1.0
-    answer = batch.curvature.solve(Direction(coef.reshape(p, c, -1), level.reshape(c, -1)))
+    gradient = Direction(*fit.problem.of_losses(coef.reshape(p, c, -1), level.reshape(c, -1)))
+    answer = batch.curvature.solve(gradient)
     support = fit.tangent.support.any(axis=1)
     right = answer.coef[support].reshape(int(support.sum()), c, f, b * c).transpose(2, 0, 1, 3)
     left = columns[support].T.reshape(f, b, int(support.sum()))
@@ -199,7 +200,7 @@ class WithoutFolds:
     def parameters(self, rows: Array) -> Direction:
         """K_G⁻¹ Zᵀ times one column a fold, as K⁻¹ Zᵀ times another."""
         told = rows + self._scattered(times(self.inner, self._at(self.hat(rows))), rows.shape)
-        return self.curvature.solve(Direction(*self.problem.gradient_of(told)))
+        return self.curvature.solve(Direction(*self.problem.of_losses(*self.problem.gradient_of(told))))
 
     def solve(self, gradient: Direction) -> Direction:
         first = self.curvature.solve(gradient)
@@ -229,4 +230,5 @@ class WithoutFolds:
         rows = self.forms.unstack(inside, self.problem.outputs)
         level = np.moveaxis(rows.sum(axis=1), 0, -1)
         free = _linalg.with_axes(self.problem.intercept, level)
-        return Direction(np.einsum("pfb,fb...->p...f", columns, rows), np.where(free, level, 0.0))
+        coef = np.einsum("pfb,fb...->p...f", columns, rows)
+        return Direction(*self.problem.of_losses(coef, np.where(free, level, 0.0)))

@@ -129,7 +129,8 @@ def rescaling(
         else:
             growth.append(part.changes)
             classes.append(part.rows)
-            coef, level = problem.gradient_of(_linalg.row_times(part.rows, fit.gradient))
+            own = problem.gradient_of(_linalg.row_times(part.rows, fit.gradient))
+            coef, level = problem.of_losses(*own)
             gradient = Direction(np.where(fit.tangent.support, coef, 0.0), level)
         gradients.append(gradient)
         amounts.append(-part.changes)

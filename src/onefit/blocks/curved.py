@@ -9,7 +9,7 @@ from typing import NamedTuple, final
 import numpy as np
 
 from onefit._linalg import cholesky, condition
-from onefit._typing import Array
+from onefit._typing import Array, Mask
 from onefit.blocks.chosen import ChosenStrength
 from onefit.blocks.models import Knots, Models, Points, Quadratic, null_points, summed
 from onefit.blocks.newton import (
@@ -32,6 +32,7 @@ from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
 from onefit.solvers.newton import solve
 from onefit.tuning.grid import Grid
+from onefit.tuning.pulls import held, in_errors, largest_by_chance
 from onefit.tuning.selection import Selection
 
 ROUGH = 1e-3  # of h, by which strengths are compared: how far it may be off
@@ -82,15 +83,28 @@ class CurvedSolver:
             path = self.path(strengths)
             losses = self.rows.total(path.judge)
             check_rows(losses.count, self.summary.count)
-            more = longer(grid, strengths, losses.risks)
+            pulled = self._are_pulled(strengths, losses.square_weight / losses.weight)
+            more = longer(grid, strengths, losses.risks, pulled)
             if len(more) == len(strengths):
                 break
             strengths = more
         solved = path.points.coefs, path.points.intercepts
-        seen = visited(grid, strengths, losses, early_stopping)
+        seen = visited(grid, strengths, losses, early_stopping, pulled)
         (found,) = chosen_of(strengths, solved, losses, [seen], selection)
         best = int(seen[found.best])
         return found, self.chosen(float(strengths[best]))
+
+    def _are_pulled(self, strengths: Array, mean_weight: float) -> Mask:
+        """Whether a column has more to say than by chance at each strength, as ``tuning.pulls`` tells: (J,).
+
+        The variance of a row's gradient is taken to be its curvature, as it is where the model is right.
+        """
+        known = [self._known[strength] for strength in strengths.tolist()]
+        penalties = [self.penalty_at(strength) for strength in strengths.tolist()]
+        pulls = [held(one.quadratic.slope, one.coef, p) for one, p in zip(known, penalties, strict=True)]
+        squares = mean_weight * np.stack([one.quadratic.gram.diagonal() for one in known])
+        largest = in_errors(np.stack(pulls), squares).max(axis=1, initial=0.0)
+        return np.asarray(largest > largest_by_chance(squares.shape[1]))
 
     def path(self, strengths: Array) -> StepPath:
         """Solve some strengths, those that are new from the solutions on the sample, and factor K."""

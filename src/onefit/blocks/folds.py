@@ -208,9 +208,11 @@ def search_net_without_sets(
         known |= zip(anew.tolist(), _judged(models, anew, judgement, otherwise), strict=True)
         strengths = more
         sums = _sums_of_losses(np.stack([known[one][1].losses for one in strengths.tolist()]), weights)
-        more = longer(grid, strengths, sums.risks)
-    seen = strengths[visited(grid, strengths, sums, early_stopping)]
-    coefs = np.stack([known[one][0] for one in seen.tolist()])
+        coefs = np.stack([known[one][0] for one in strengths.tolist()])
+        pulled = models.whole.are_pulled(coefs.T, sums.risks, nonnegative=models.nonnegative)
+        more = longer(grid, strengths, sums.risks, pulled)
+    at = visited(grid, strengths, sums, early_stopping, pulled)
+    seen, coefs = strengths[at], coefs[at]
     verdicts = [known[one][1] for one in seen.tolist()]
     return of_verdicts(seen, verdicts, weights, coefs, models.levels(coefs), selection)
 

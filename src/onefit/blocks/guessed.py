@@ -16,7 +16,7 @@ from onefit._typing import Array
 from onefit.blocks.optima import Optimum
 from onefit.blocks.sums import RowSums
 from onefit.numerics import LEAST_SLACK
-from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, largest_by_chance
+from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE
 
 SURELY = (1.5, 6.0)  # times the rise that ends a path, at first, and where left-out losses go on falling
 PARAMETERS = 2.0  # that a guess may be off by: it jumps where one joins
@@ -55,7 +55,7 @@ class GuessedRisks:
         without = float(self.sums.squares[0]) / self.sums.weight  # beside a gain that is none so are rises
         if not self._is_clear(risk - least, coef - best) or not self._is_clear(without - least, best):
             return False
-        return bool(self.sums.largest_pull(coef, risk) <= largest_by_chance(len(coef)))
+        return not self.sums.are_pulled(coef, risk)
 
     def _is_clear(self, rise: float, apart: Array) -> bool:
         """Whether a rise from the lowest risk is beyond its error, and what a guess may be off by."""

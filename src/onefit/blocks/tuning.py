@@ -18,7 +18,7 @@ from onefit.blocks.paths import net_path, ridge_path, solved_anew
 from onefit.blocks.rows import ArrayRows, Rows
 from onefit.blocks.sums import RowSums
 from onefit.tuning.contest import Contest
-from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid, largest_by_chance
+from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
 from onefit.tuning.path import JudgedPath
 from onefit.tuning.selection import BAGGINGS, Selection, choose, smallest
 
@@ -65,6 +65,9 @@ class PathModels(Protocol):
     def are_told_at_once(self, count: int) -> bool:
         """Whether rows are solved anew at so many strengths in no longer than folds would take."""
 
+    def are_pulled(self, coefs: Array, risks: Array) -> Mask:
+        """Whether a column has more to say than by chance at coefficients with such risks: (J,)."""
+
 
 class RidgeModels(NamedTuple):
     """Ridge of one response on sums over the rows."""
@@ -79,6 +82,9 @@ class RidgeModels(NamedTuple):
 
     def are_told_at_once(self, count: int) -> bool:
         return False
+
+    def are_pulled(self, coefs: Array, risks: Array) -> Mask:
+        return self.sums.are_pulled(coefs, risks)
 
 
 class NetModels(NamedTuple):
@@ -107,6 +113,9 @@ class NetModels(NamedTuple):
 
     def are_told_at_once(self, count: int) -> bool:
         return cost.patterns(self.sums.count, len(self.sums.means), count).seconds <= cost.IN_A_PATH
+
+    def are_pulled(self, coefs: Array, risks: Array) -> Mask:
+        return self.sums.are_pulled(coefs, risks, nonnegative=self.nonnegative)
 
 
 def tune_ridge(rows: Rows, sums: RowSums, grid: Grid, selection: Selection = "bagged_se") -> TunedPath:
@@ -169,7 +178,7 @@ def _tuned_along(
     passes, strengths, paths = Passes(rows), [grid.values for grid in grids], list[LeftOutPath]()
     while not paths:
         paths = models.paths(strengths, surely)
-        strengths, paths = _longer(grids, strengths, [path.guessed_risks for path in paths], paths)
+        strengths, paths = _longer(models, grids, strengths, [path.guessed_risks for path in paths], paths)
         if paths:
             held = [alphas[: path.coefs.shape[1]] for alphas, path in zip(strengths, paths, strict=True)]
             path, known = joined(paths), _at_first(models, held)
@@ -177,7 +186,7 @@ def _tuned_along(
             passes.begin()
             losses = passes.total(path)
             ends = np.cumsum([len(alphas) for alphas in held])[:-1]
-            strengths, paths = _longer(grids, strengths, np.split(losses.risks, ends), paths)
+            strengths, paths = _longer(models, grids, strengths, np.split(losses.risks, ends), paths)
     places = np.split(np.arange(len(losses.risks)), ends)
     while more := _to_solve_anew([losses.of_some(at) for at in places], known, len(path.coefs)):
         if not (exactly := models.anew(paths, held, more)):
@@ -185,22 +194,28 @@ def _tuned_along(
         path, known = path.anew(exactly), [one.plus(new) for one, new in zip(known, more, strict=True)]
         losses = passes.total(path)
     own = list(zip(grids, held, [losses.of_some(at) for at in places], strict=True))
-    silent = models.sums.largest_pull(path.coefs, losses.risks) <= largest_by_chance(len(path.coefs))
-    may_end = [silent[at] & early_stopping for at in places]
+    every = models.are_pulled(path.coefs, losses.risks)
+    pulled, may_end = [every[at] for at in places], [~every[at] & early_stopping for at in places]
     told = zip(held, strengths, own, may_end, strict=True)
     if any(len(a) < len(b) and not _ends(*one, there) for a, b, one, there in told):
         return None
-    seen = [at[0] + visited(*one, there) for at, one, there in zip(places, own, may_end, strict=True)]
+    ways = zip(places, own, may_end, pulled, strict=True)
+    seen = [at[0] + visited(*one, there, on) for at, one, there, on in ways]
     found = chosen_of(np.concatenate(held), (path.coefs.T, path.intercepts), losses, seen, selection)
     chosen = (int(at[one.best]) for at, one in zip(seen, found, strict=True))
     return [replace(one, refits=passes.refits(at)) for one, at in zip(found, chosen, strict=True)]
 
 
 def _longer(
-    grids: list[Grid], strengths: list[Array], risks: list[Array], paths: list[LeftOutPath]
+    models: PathModels,
+    grids: list[Grid],
+    strengths: list[Array],
+    risks: list[Array],
+    paths: list[LeftOutPath],
 ) -> tuple[list[Array], list[LeftOutPath]]:
-    """Longer grids, whose paths are to be solved, where a risk falls at an end; else all as it is."""
-    more = [longer(*each) for each in zip(grids, strengths, risks, strict=True)]
+    """Longer grids, whose paths are to be solved, where there is more to find at an end; else as it is."""
+    pulled = [models.are_pulled(path.coefs, one) for path, one in zip(paths, risks, strict=True)]
+    more = [longer(*each) for each in zip(grids, strengths, risks, pulled, strict=True)]
     as_long = all(len(a) == len(b) for a, b in zip(more, strengths, strict=True))
     return (strengths, paths) if as_long else (more, [])
 
@@ -239,12 +254,16 @@ def _to_solve_anew(losses: list[LossSums], known: list[Places], p: int) -> list[
     return [Places(at[: int(np.ceil(share * at.size))], none) for at in near]
 
 
-def longer(grid: Grid, strengths: Array, risks: Array) -> Array:
-    """Strengths with a decade more at an end where the risk falls."""
+def longer(grid: Grid, strengths: Array, risks: Array, pulled: Mask | bool = False) -> Array:
+    """Strengths with a decade more at an end where the risk falls, or columns have more to say.
+
+    ``pulled`` says where these have, at all strengths or each.
+    """
     above = _added_above(grid, strengths)
     below = len(strengths) - len(grid.values) - above
     is_whole = len(risks) == len(strengths)  # else more are known at the weak end
-    on = grid.decade * np.array([grid.falls_above(risks), is_whole and grid.falls_below(risks)])
+    below_too = is_whole and (grid.falls_below(risks) or np.broadcast_to(pulled, risks.shape)[-1])
+    on = grid.decade * np.array([grid.falls_above(risks), below_too])
     return grid.reaching(above + on[0], below + on[1])
 
 
@@ -253,14 +272,16 @@ def _added_above(grid: Grid, strengths: Array) -> int:
     return int(np.argmax(strengths == grid.values[0]))
 
 
-def visited(grid: Grid, strengths: Array, losses: LossSums, may_end: Mask | bool) -> Index:
+def visited(
+    grid: Grid, strengths: Array, losses: LossSums, may_end: Mask | bool, pulled: Mask | bool = False
+) -> Index:
     """Positions that count: none that were added past where the risk ceased to fall, or is clearly worse.
 
-    ``may_end`` says where a path may, all or each.
+    ``may_end`` says where a path may, and ``pulled`` where columns have more to say, all or each.
     """
     risks, first = losses.risks, _added_above(grid, strengths)
-    stop = min(first + len(grid.values), len(strengths))
-    while stop < len(strengths) and grid.falls_below(risks[first:stop]):
+    stop, pulled = min(first + len(grid.values), len(strengths)), np.broadcast_to(pulled, risks.shape)
+    while stop < len(strengths) and (grid.falls_below(risks[first:stop]) or pulled[stop - 1]):
         stop += 1
     stop = _past_minimum(losses, first, stop, may_end) or stop
     while first > 0 and grid.falls_above(risks[first:stop]):

@@ -35,15 +35,6 @@ BEYOND_CHANCE = 2.0  # paired standard errors, for the same
 BY_CHANCE = 0.05  # share of many responses whose risk may fall so far without a warning
 
 
-def largest_by_chance(columns: int) -> float:
-    """Largest product with residuals, in standard errors, of columns that have no more to say, about.
-
-    While one is beyond it a path goes on, however clearly its risk has risen: columns of smaller size, on
-    which the penalty lies heavier, may have their say yet.
-    """
-    return float(np.sqrt(2.0 * np.log(max(columns, 1)))) + 1.0
-
-
 @dataclass(frozen=True)
 class Grid:
     """Strengths of a path, strongest penalty first, on whatever scale the estimator has.

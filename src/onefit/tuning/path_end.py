@@ -8,11 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from onefit import _linalg
 from onefit.cost import UNNOTICED
 from onefit.curvature.iterated import cost_along_path
 from onefit.leave_out.factor_free import apart_cost
 from onefit.numerics import TINY
+from onefit.penalties import SeparablePenalty
 from onefit.risk.means import mean_and_error
 from onefit.solvers.path import goes_through
 from onefit.solvers.solve import solve
@@ -24,9 +24,9 @@ from onefit.tuning.grid import (
     PATIENCE,
     WORTH_STOPPING,
     Grid,
-    largest_by_chance,
 )
 from onefit.tuning.judgement import FIRST, Judgement
+from onefit.tuning.pulls import largest_by_chance, largest_pull
 from onefit.tuning.sample import judged
 from onefit.tuning.seen_path import SeenPath
 
@@ -96,26 +96,25 @@ class PathEnd:
         gain, error, miss = self.seen.rise(best, 0)
         found = gain > CLEARLY_WORSE * np.hypot(error, miss)
         matters = found or rise > WORTH_STOPPING * self.seen.risks[best]
-        return bool(matters) and self._largest_pull() <= largest_by_chance(self.seen.visited[-1].coef.size)
+        return bool(matters) and not self.is_pulled_at
 
-    def _largest_pull(self) -> float:
-        """Largest product of a column with the gradient of the last fit, in standard errors of left-out rows.
-
-        Those are as much larger than the gradient's own as left-out losses are than the losses of the fit.
-        """
+    @property
+    def is_pulled_at(self) -> bool:
+        """Whether a column has more to say than by chance at the last fit."""
         fit = self.seen.visited[-1]
-        if not _linalg.has_columns(fit.problem.X):
-            return 0.0
-        columns, n = _linalg.as_columns(fit.problem.X), fit.problem.n
         own = mean_and_error(self._judgement.losses_in(fit), self.seen.weights)[0]
-        squares = (fit.gradient**2).reshape(n, -1)
-        pull = np.abs(fit.loss_gradient).reshape(columns.shape[1], -1)
-        means = (
-            _linalg.column_means(fit.problem.X, fit.problem.weights) if fit.problem.intercept.any() else None
-        )
-        sizes = np.stack([columns.column_squares(each, means) for each in squares.T], axis=1)
-        t = float(np.max(pull / np.sqrt(np.maximum(sizes, TINY)), where=sizes > TINY, initial=0.0))
-        return t * float(np.sqrt(min(max(own, 0.0) / max(self.seen.risks[-1], TINY), 1.0)))
+        share = float(np.sqrt(min(max(own, 0.0) / max(self.seen.risks[-1], TINY), 1.0)))
+        return largest_pull(fit, share) > largest_by_chance(fit.coef.size)
+
+    def is_at(self) -> bool:
+        """Whether a path that may go on need not."""
+        if self.is_past:
+            return True
+        return not self.grid.falls_below(np.array(self.seen.risks)) and not self._has_more_to_say()
+
+    def _has_more_to_say(self) -> bool:
+        """The same, for penalties that weigh columns by their units."""
+        return isinstance(self.seen.visited[-1].problem.penalty, SeparablePenalty) and self.is_pulled_at
 
     def _cost_of_the_rest(self) -> float:
         """Seconds that the strengths of the grid take that are still to come, and judging them, about."""

@@ -24,6 +24,7 @@ from onefit.tuning.ridge_without import RidgeWithoutSets
 from onefit.tuning.selection import Selection
 
 Judge: TypeAlias = Callable[[Index, Array], Array]  # of responses and strengths: losses (t, J, n)
+Pulls: TypeAlias = Callable[[Index, float], Mask]  # of responses at a strength: (t,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +74,8 @@ class _GridWalk:
     weights : array
         Of what counts in a risk.
     judge : callable
+    pulls : callable
+        Whether a column has more to say than by chance.
     stride : int
         Strengths that are added at a time.
     """
@@ -80,10 +83,11 @@ class _GridWalk:
     grid: Grid
     weights: Array
     judge: Judge
+    pulls: Pulls
     stride: int
 
     def tried(self, targets: Index) -> Iterator[Tried]:
-        """Judge responses at the strengths of the grid, then on at either end while the risk falls."""
+        """Judge responses at the strengths of the grid, then on at either end while there is more to find."""
         whole = Tried(targets, 0, 0, self.judge(targets, self.grid.values))
         below = self._extended([whole], self.grid.weaker, weaker=True)
         yield from self._extended(below, self.grid.stronger, weaker=False)
@@ -95,6 +99,8 @@ class _GridWalk:
         for some in tried:
             for more in strides:
                 on = falls(means(some.losses, self.weights))
+                if weaker and not on.all():
+                    on = on | self.pulls(some.targets, float(self.grid.reaching(0, some.below)[-1]))
                 if not on.any():
                     break
                 if not on.all():
@@ -211,7 +217,12 @@ def search_ridge(
     spectrum = rows if isinstance(rows, RidgeSpectrum) else rows.spectrum
     in_decades = judgement.is_of_squares  # others take a while
     judged = _MeanSquares(spectrum) if in_decades else _JudgedPredictors(rows, judgement)
-    walk = _GridWalk(grid, judged.weights, judged.losses, grid.decade if in_decades else 1)
+    stride = grid.decade if in_decades else 1
+
+    def pulls(_: Index, alpha: float) -> Mask:
+        return np.array([spectrum.are_pulled_at(np.arange(spectrum.n_targets), alpha).any()])
+
+    walk = _GridWalk(grid, judged.weights, judged.losses, pulls, stride)
     (tried,) = walk.tried(np.zeros(1, dtype=np.intp))
     chosen = choose_each(tried.losses.copy(), judged.weights, selection)
     strengths, shape = grid.reaching(tried.above, tried.below), spectrum.problem.outputs
@@ -233,7 +244,7 @@ def search_ridge(
 def search_ridge_each(spectrum: RidgeSpectrum, grid: Grid, selection: Selection) -> EachTarget:
     """Judge every strength by the loss of each response, block by block, and choose one for each."""
     judged, found = _Squares(spectrum), list[tuple[Index, int, int, Array, Chosen]]()
-    walk = _GridWalk(grid, judged.weights, judged.losses, grid.decade)
+    walk = _GridWalk(grid, judged.weights, judged.losses, spectrum.are_pulled_at, grid.decade)
     for part in in_blocks(spectrum.n_targets, spectrum.problem.n * len(grid.values)):
         for tried in walk.tried(np.arange(part.start, part.stop)):
             chosen = choose_each(tried.losses, judged.weights, selection)

@@ -24,14 +24,15 @@ from typing import NamedTuple
 import numpy as np
 
 from onefit import _linalg
-from onefit._typing import Array, Design, Index
+from onefit._typing import Array, Design, Index, Mask
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.step import FULL_LEVERAGE
-from onefit.numerics import EPS, LEAST_SLACK, rounding_of_slack
+from onefit.numerics import EPS, LEAST_SLACK, TINY, rounding_of_slack
 from onefit.penalties import L2
 from onefit.problem import Problem
 from onefit.solvers.solve import solve
+from onefit.tuning.pulls import in_errors, largest_by_chance, squares_of_products
 from onefit.tuning.ridge_coordinates import CentredDesign
 
 AT_ONCE = 2**19  # left-out values of all strengths that are looked at together: 4 MiB, half a cache
@@ -208,6 +209,25 @@ class RidgeSpectrum:
             residual += rest[:, None, :]
         residual *= factors
         return residual
+
+    def are_pulled_at(self, targets: Index, alpha: float) -> Mask:
+        """Whether a column has more to say of each response than by chance: (t,).
+
+        As ``pulls.largest_pull`` tells of a fit; false where there are no columns.
+        """
+        if not _linalg.has_columns(self.problem.X):
+            return np.zeros(len(targets), dtype=bool)
+        known, weights = self.shrinkage(np.array([alpha])), self.problem.weights[:, None]
+        left_out = np.nan_to_num(self.left_out_residuals(known, targets)[:, 0].T)
+        residuals = left_out * known.slack[0][:, None]
+        share = np.sqrt(np.sum(weights * residuals**2, axis=0))
+        share /= np.sqrt(np.maximum(np.sum(weights * left_out**2, axis=0), TINY))
+        means = self.design.means if self.design.centred else None
+        squares = squares_of_products(self.problem.X, means, (weights * residuals) ** 2)
+        kept = self._projected[:, targets] / (self._decomposition[1][:, None] + alpha)
+        pull = alpha * np.abs(self._from_dual(kept))
+        pulls = np.minimum(share, 1.0) * in_errors(pull, squares).max(axis=0, initial=0.0)
+        return np.asarray(pulls > largest_by_chance(len(pull)))
 
     def _from_dual(self, dual: Array) -> Array:
         """X̃ᵀ Q dual: (p, m) for (r, m)."""

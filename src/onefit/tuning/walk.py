@@ -176,12 +176,12 @@ class Walk:
             self.seen.drop()
 
     def _problems(self) -> Iterator[Problem]:
-        """At strengths of the grid, then weaker ones while the risk falls: those that are due."""
+        """At strengths of the grid, then weaker ones while there is more to find: those that are due."""
         for strength in self.grid.values.tolist():
             yield from self._due(strength)
         self._judge_what_is_open()
         for strength in self.grid.weaker.tolist():
-            if self.end.is_past or not self.grid.falls_below(np.array(self.seen.risks)):
+            if self.end.is_at():
                 return
             yield from self._due(strength)
 

@@ -35,7 +35,7 @@ from onefit.curvature.products import (
     conjugate_gradients,
     conjugate_gradients_of_one,
 )
-from onefit.curvature.reduction import coordinates
+from onefit.curvature.reduction import coordinates, has_common
 from onefit.curvature.single import CoupledInSingle, InSingle, in_single
 
 __all__ = [
@@ -68,6 +68,7 @@ __all__ = [
     "factor",
     "factor_scalar",
     "has_average",
+    "has_common",
     "in_single",
     "share_of_average",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index
-from onefit.curvature import Curvature, Direction
+from onefit.curvature import Curvature, Direction, has_common
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.chords import squares
@@ -135,7 +135,10 @@ def _forms_by_rows(fit: Fit, batch: Batch) -> Array:
 
 
 def _coupled_forms(fit: Fit, batch: Batch) -> Array:
-    """H_GG over rows and outputs, (f, 1, b c, b c), of differences of outputs where the loss sees no more."""
+    """H_GG over rows and outputs, (f, 1, b c, b c).
+
+    Of differences of outputs alone, where a ridge is all that holds what these have in common.
+    """
     f, b = batch.rows.shape
     c = fit.problem.n_outputs
     columns = _linalg.as_design(fit.problem.X).basis_of_rows(batch.rows.ravel())
@@ -143,7 +146,9 @@ def _coupled_forms(fit: Fit, batch: Batch) -> Array:
     coef, level = np.zeros((p, c, r, c)), np.zeros((c, r, c))
     for a in range(c):
         coef[:, a, :, a], level[a, :, a] = columns, 1.0
-    gradient = Direction(*fit.problem.of_losses(coef.reshape(p, c, -1), level.reshape(c, -1)))
+    gradient = Direction(coef.reshape(p, c, -1), level.reshape(c, -1))
+    if has_common(fit, fit.tangent):
+        gradient = Direction(*fit.problem.of_losses(*gradient))
     answer = batch.curvature.solve(gradient)
     support = fit.tangent.support.any(axis=1)
     right = answer.coef[support].reshape(int(support.sum()), c, f, b * c).transpose(2, 0, 1, 3)

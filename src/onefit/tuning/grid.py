@@ -28,7 +28,9 @@ WORTH_STOPPING = 0.1  # share of the risk by which it must have risen where no s
 # nothing but the penalty, it goes like the strength or faster, so that a ninth of that share is left.
 FALL = 1e-3
 NOTHING_LEFT = 1e-6  # of the largest risk: what is left of it is noise of the arithmetic, not of the data
-MOST_DECADES = 8.0  # that are added at an end
+MOST_DECADES = (
+    16.0  # that are added at an end: squares of columns in thousandths and in millions are as far apart
+)
 # Share of the risk that the last decade of a given path must have taken off it for a warning.
 WORTH_A_WARNING = 1e-2
 BEYOND_CHANCE = 2.0  # paired standard errors, for the same

@@ -1,0 +1,86 @@
+"""Automatic paths on columns of very different units: no column in large ones ends them for all others."""
+
+import numpy as np
+import pytest
+
+import onefit
+
+
+def _table(n: int = 240, p: int = 6, seed: int = 0) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Standard columns and what depends on them."""
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, p))
+    eta = Z @ np.array([1.0, -1.0, 1.0, 0.5, 1.0, -0.5])
+    return Z, {
+        "numbers": eta + 2.0 * rng.normal(size=n),
+        "targets": np.column_stack([eta + 2.0 * rng.normal(size=n), rng.normal(size=n)]),
+        "two": (eta + 2.0 * rng.logistic(size=n) > 0).astype(int),
+        "three": np.digitize(eta + 2.0 * rng.logistic(size=n), [-1.5, 1.5]),
+        "counts": rng.poisson(np.exp(0.3 * eta)),
+    }
+
+
+MODELS = {
+    "ridge": (onefit.RidgeLOO(), "numbers"),
+    "ridge, folds": (onefit.RidgeLOO(cv=5), "numbers"),
+    "ridge of targets": (onefit.RidgeLOO(), "targets"),
+    "lasso": (onefit.LassoLOO(), "numbers"),
+    "lasso, folds": (onefit.LassoLOO(cv=5), "numbers"),
+    "lasso, not negative": (onefit.LassoLOO(positive=True), "numbers"),
+    "elastic net": (onefit.ElasticNetLOO(l1_ratio=0.9), "numbers"),
+    "two classes": (onefit.LogisticLOO(), "two"),
+    "three classes": (onefit.LogisticLOO(), "three"),
+    "two classes, l1": (onefit.LogisticLOO(l1_ratio=1.0), "two"),
+    "counts": (onefit.PoissonLOO(), "counts"),
+}
+
+
+def _strengths(model) -> np.ndarray:
+    return model.Cs_ if hasattr(model, "Cs_") else model.alphas_
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_others_have_their_say(name):
+    model, response = MODELS[name]
+    Z, responses = _table()
+    X = Z.copy()
+    X[:, 3] = 3e6 + 1e6 * Z[:, 3]
+    plain = model.fit(Z, responses[response]).loo_.value
+    short = len(_strengths(model))
+    raw = model.fit(X, responses[response]).loo_.value
+    assert raw <= 1.03 * plain
+    assert len(_strengths(model)) > short
+
+
+def test_each_target_goes_on_for_itself():
+    Z, responses = _table()
+    X = Z.copy()
+    X[:, 3] *= 1e6
+    rng = np.random.default_rng(1)
+    y = np.column_stack([responses["numbers"], X[:, 3] / 1e6 + rng.normal(size=len(X))])
+    model = onefit.RidgeLOO(alpha_per_target=True).fit(X, y)
+    assert model.alpha_[0] < 1e-6 * model.alpha_[1]
+
+
+@pytest.mark.parametrize(
+    ("n", "model", "response"),
+    [
+        (6000, onefit.LogisticLOO(), "two"),
+        (60_000, onefit.LogisticLOO(), "two"),
+        (6000, onefit.LassoLOO(), "numbers"),
+        (6000, onefit.RidgeLOO(), "numbers"),
+    ],
+)
+def test_tall_tables(n, model, response):
+    Z, responses = _table(n)
+    X = Z.copy()
+    X[:, 3] = 3e6 + 1e6 * Z[:, 3]
+    assert model.fit(X, responses[response]).loo_.value <= 1.01 * model.fit(Z, responses[response]).loo_.value
+
+
+@pytest.mark.parametrize("model", [onefit.RidgeLOO(), onefit.LassoLOO(early_stopping=False)])
+def test_paths_of_columns_that_are_alike_are_no_longer(model):
+    Z, responses = _table()
+    assert len(_strengths(model.fit(Z, responses["numbers"]))) == 100
+    noise = np.random.default_rng(2).normal(size=len(Z))
+    assert len(_strengths(model.fit(Z, noise))) == 100

@@ -32,7 +32,7 @@ from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
 from onefit.solvers.newton import solve
 from onefit.tuning.grid import Grid
-from onefit.tuning.pulls import held, in_errors, largest_by_chance
+from onefit.tuning.pulls import held, in_errors, usual_by_chance
 from onefit.tuning.selection import Selection
 
 ROUGH = 1e-3  # of h, by which strengths are compared: how far it may be off
@@ -104,7 +104,7 @@ class CurvedSolver:
         pulls = [held(one.quadratic.slope, one.coef, p) for one, p in zip(known, penalties, strict=True)]
         squares = mean_weight * np.stack([one.quadratic.gram.diagonal() for one in known])
         largest = in_errors(np.stack(pulls), squares).max(axis=1, initial=0.0)
-        return np.asarray(largest > largest_by_chance(squares.shape[1]))
+        return np.asarray(largest > usual_by_chance(squares.shape[1]))
 
     def path(self, strengths: Array) -> StepPath:
         """Solve some strengths, those that are new from the solutions on the sample, and factor K."""

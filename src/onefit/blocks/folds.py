@@ -29,6 +29,7 @@ from onefit.numerics import EXACT, ON_BOUND, rounding_of_slack
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import SearchResult, of_verdicts
+from onefit.tuning.pulls import usual_by_chance
 from onefit.tuning.sample import Verdict
 from onefit.tuning.selection import Selection, smallest
 
@@ -209,7 +210,8 @@ def search_net_without_sets(
         strengths = more
         sums = _sums_of_losses(np.stack([known[one][1].losses for one in strengths.tolist()]), weights)
         coefs = np.stack([known[one][0] for one in strengths.tolist()])
-        pulled = models.whole.are_pulled(coefs.T, sums.risks, nonnegative=models.nonnegative)
+        pull = models.whole.largest_pull(coefs.T, sums.risks, nonnegative=models.nonnegative)
+        pulled = pull > usual_by_chance(coefs.shape[1])
         more = longer(grid, strengths, sums.risks, pulled)
     at = visited(grid, strengths, sums, early_stopping, pulled)
     seen, coefs = strengths[at], coefs[at]

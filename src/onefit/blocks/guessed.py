@@ -17,6 +17,7 @@ from onefit.blocks.optima import Optimum
 from onefit.blocks.sums import RowSums
 from onefit.numerics import LEAST_SLACK
 from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE
+from onefit.tuning.pulls import largest_by_chance
 
 SURELY = (1.5, 6.0)  # times the rise that ends a path, at first, and where left-out losses go on falling
 PARAMETERS = 2.0  # that a guess may be off by: it jumps where one joins
@@ -55,7 +56,7 @@ class GuessedRisks:
         without = float(self.sums.squares[0]) / self.sums.weight  # beside a gain that is none so are rises
         if not self._is_clear(risk - least, coef - best) or not self._is_clear(without - least, best):
             return False
-        return not self.sums.are_pulled(coef, risk)
+        return bool(self.sums.largest_pull(coef, risk) <= largest_by_chance(len(coef)))
 
     def _is_clear(self, rise: float, apart: Array) -> bool:
         """Whether a rise from the lowest risk is beyond its error, and what a guess may be off by."""

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from onefit._linalg import add_gram, beyond_rounding, mirrored, product
-from onefit._typing import Array, Mask
+from onefit._typing import Array
 from onefit.blocks.rows import Block
 from onefit.exceptions import SolverError
 from onefit.numerics import TINY
-from onefit.tuning.pulls import largest_by_chance
 
 FAR = 1000.0  # spreads from zero: what tells such columns apart has six of sixteen digits less
 
@@ -58,8 +57,8 @@ class RowSums:
     squares: Array
     has_intercept: bool = True
 
-    def are_pulled(self, coef: Array, risk: Array | float, *, nonnegative: bool = False) -> Mask:
-        """Whether a column has more to say than by chance where residuals have such a variance.
+    def largest_pull(self, coef: Array, risk: Array | float, *, nonnegative: bool = False) -> Array:
+        """Largest product of a column with residuals of such a variance, in standard errors.
 
         As ``tuning.pulls`` tells of a fit.
 
@@ -76,7 +75,7 @@ class RowSums:
         pull = np.abs(np.where((own == 0) & nonnegative, np.maximum(pull, 0.0), pull))
         sizes = np.sqrt(np.maximum(self.gram.diagonal(), TINY) * self.square_weight / self.weight)
         t = np.max(pull / sizes[:, None], axis=0, initial=0.0) / np.sqrt(np.maximum(risk, TINY))
-        return np.asarray(t.reshape(coef.shape[1:]) > largest_by_chance(len(coef)))
+        return np.asarray(t.reshape(coef.shape[1:]))
 
     @classmethod
     def of(cls, block: Block) -> RowSums:

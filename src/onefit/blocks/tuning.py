@@ -20,6 +20,7 @@ from onefit.blocks.sums import RowSums
 from onefit.tuning.contest import Contest
 from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
 from onefit.tuning.path import JudgedPath
+from onefit.tuning.pulls import largest_by_chance, usual_by_chance
 from onefit.tuning.selection import BAGGINGS, Selection, choose, smallest
 
 
@@ -65,8 +66,8 @@ class PathModels(Protocol):
     def are_told_at_once(self, count: int) -> bool:
         """Whether rows are solved anew at so many strengths in no longer than folds would take."""
 
-    def are_pulled(self, coefs: Array, risks: Array) -> Mask:
-        """Whether a column has more to say than by chance at coefficients with such risks: (J,)."""
+    def pulls(self, coefs: Array, risks: Array) -> Array:
+        """How hard a column pulls at coefficients with such risks, in standard errors: (J,)."""
 
 
 class RidgeModels(NamedTuple):
@@ -83,8 +84,8 @@ class RidgeModels(NamedTuple):
     def are_told_at_once(self, count: int) -> bool:
         return False
 
-    def are_pulled(self, coefs: Array, risks: Array) -> Mask:
-        return self.sums.are_pulled(coefs, risks)
+    def pulls(self, coefs: Array, risks: Array) -> Array:
+        return self.sums.largest_pull(coefs, risks)
 
 
 class NetModels(NamedTuple):
@@ -114,8 +115,8 @@ class NetModels(NamedTuple):
     def are_told_at_once(self, count: int) -> bool:
         return cost.patterns(self.sums.count, len(self.sums.means), count).seconds <= cost.IN_A_PATH
 
-    def are_pulled(self, coefs: Array, risks: Array) -> Mask:
-        return self.sums.are_pulled(coefs, risks, nonnegative=self.nonnegative)
+    def pulls(self, coefs: Array, risks: Array) -> Array:
+        return self.sums.largest_pull(coefs, risks, nonnegative=self.nonnegative)
 
 
 def tune_ridge(rows: Rows, sums: RowSums, grid: Grid, selection: Selection = "bagged_se") -> TunedPath:
@@ -194,8 +195,9 @@ def _tuned_along(
         path, known = path.anew(exactly), [one.plus(new) for one, new in zip(known, more, strict=True)]
         losses = passes.total(path)
     own = list(zip(grids, held, [losses.of_some(at) for at in places], strict=True))
-    every = models.are_pulled(path.coefs, losses.risks)
-    pulled, may_end = [every[at] for at in places], [~every[at] & early_stopping for at in places]
+    pulls, p = models.pulls(path.coefs, losses.risks), len(path.coefs)
+    may_end = [(pulls[at] <= largest_by_chance(p)) & early_stopping for at in places]
+    pulled = [pulls[at] > usual_by_chance(p) for at in places]
     told = zip(held, strengths, own, may_end, strict=True)
     if any(len(a) < len(b) and not _ends(*one, there) for a, b, one, there in told):
         return None
@@ -214,7 +216,8 @@ def _longer(
     paths: list[LeftOutPath],
 ) -> tuple[list[Array], list[LeftOutPath]]:
     """Longer grids, whose paths are to be solved, where there is more to find at an end; else as it is."""
-    pulled = [models.are_pulled(path.coefs, one) for path, one in zip(paths, risks, strict=True)]
+    chance = usual_by_chance(len(models.sums.means))
+    pulled = [models.pulls(path.coefs, one) > chance for path, one in zip(paths, risks, strict=True)]
     more = [longer(*each) for each in zip(grids, strengths, risks, pulled, strict=True)]
     as_long = all(len(a) == len(b) for a, b in zip(more, strengths, strict=True))
     return (strengths, paths) if as_long else (more, [])

@@ -19,7 +19,8 @@ TEXTS = {
         takes next to nothing.  Where strengths are automatic, paths of curved losses (logistic, Poisson and
         the like) and of ridge within bounds then visit one in 0.8 decades, or one in 0.3 where the penalty
         has kinks, and those beside the smallest risk and the choice; what they pass over is not on the
-        path.""",
+        path.  No path ends, and an automatic one goes on to weaker penalties, while a column has more to say
+        than by chance: where columns have very different units the largest would end it for all others.""",
     "eps": """eps : float, default 1e-3
         Length of the automatic path before strengths are added.""",
     "judged": """cv : int, splitter or iterable of (train, test), optional

@@ -26,7 +26,7 @@ from onefit.tuning.grid import (
     Grid,
 )
 from onefit.tuning.judgement import FIRST, Judgement
-from onefit.tuning.pulls import largest_by_chance, largest_pull
+from onefit.tuning.pulls import largest_by_chance, largest_pull, usual_by_chance
 from onefit.tuning.sample import judged
 from onefit.tuning.seen_path import SeenPath
 
@@ -96,15 +96,13 @@ class PathEnd:
         gain, error, miss = self.seen.rise(best, 0)
         found = gain > CLEARLY_WORSE * np.hypot(error, miss)
         matters = found or rise > WORTH_STOPPING * self.seen.risks[best]
-        return bool(matters) and not self.is_pulled_at
+        return bool(matters) and self._largest_pull() <= largest_by_chance(self.seen.visited[-1].coef.size)
 
-    @property
-    def is_pulled_at(self) -> bool:
-        """Whether a column has more to say than by chance at the last fit."""
+    def _largest_pull(self) -> float:
+        """Largest product of a column with the gradient of the last fit, in standard errors."""
         fit = self.seen.visited[-1]
         own = mean_and_error(self._judgement.losses_in(fit), self.seen.weights)[0]
-        share = float(np.sqrt(min(max(own, 0.0) / max(self.seen.risks[-1], TINY), 1.0)))
-        return largest_pull(fit, share) > largest_by_chance(fit.coef.size)
+        return largest_pull(fit, float(np.sqrt(min(max(own, 0.0) / max(self.seen.risks[-1], TINY), 1.0))))
 
     def is_at(self) -> bool:
         """Whether a path that may go on need not."""
@@ -113,8 +111,11 @@ class PathEnd:
         return not self.grid.falls_below(np.array(self.seen.risks)) and not self._has_more_to_say()
 
     def _has_more_to_say(self) -> bool:
-        """The same, for penalties that weigh columns by their units."""
-        return isinstance(self.seen.visited[-1].problem.penalty, SeparablePenalty) and self.is_pulled_at
+        """Whether a column may have, on which the penalty lies heavier than on others in larger units."""
+        fit = self.seen.visited[-1]
+        if not isinstance(fit.problem.penalty, SeparablePenalty):
+            return False
+        return self._largest_pull() > usual_by_chance(fit.coef.size)
 
     def _cost_of_the_rest(self) -> float:
         """Seconds that the strengths of the grid take that are still to come, and judging them, about."""

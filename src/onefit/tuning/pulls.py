@@ -19,12 +19,17 @@ from onefit.penalties import Penalty, SeparablePenalty
 FEW = 16  # outputs whose products with sparse columns are summed one by one
 
 
-def largest_by_chance(columns: int) -> float:
+def usual_by_chance(columns: int) -> float:
     """Largest product with residuals, in standard errors, of columns that have no more to say, about.
 
-    While one is beyond it a path goes on, however clearly its risk has risen.
+    While one is beyond it a path goes on past the end of its strengths.
     """
-    return float(np.sqrt(2.0 * np.log(max(columns, 1)))) + 1.0
+    return float(np.sqrt(2.0 * np.log(max(columns, 1))))
+
+
+def largest_by_chance(columns: int) -> float:
+    """The same with something to spare: while one is beyond it no path ends, however its risk has risen."""
+    return usual_by_chance(columns) + 1.0
 
 
 def largest_pull(fit: Fit, share: float = 1.0) -> float:

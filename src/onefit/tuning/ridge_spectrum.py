@@ -32,7 +32,7 @@ from onefit.numerics import EPS, LEAST_SLACK, TINY, rounding_of_slack
 from onefit.penalties import L2
 from onefit.problem import Problem
 from onefit.solvers.solve import solve
-from onefit.tuning.pulls import in_errors, largest_by_chance, squares_of_products
+from onefit.tuning.pulls import in_errors, squares_of_products, usual_by_chance
 from onefit.tuning.ridge_coordinates import CentredDesign
 
 AT_ONCE = 2**19  # left-out values of all strengths that are looked at together: 4 MiB, half a cache
@@ -227,7 +227,7 @@ class RidgeSpectrum:
         kept = self._projected[:, targets] / (self._decomposition[1][:, None] + alpha)
         pull = alpha * np.abs(self._from_dual(kept))
         pulls = np.minimum(share, 1.0) * in_errors(pull, squares).max(axis=0, initial=0.0)
-        return np.asarray(pulls > largest_by_chance(len(pull)))
+        return np.asarray(pulls > usual_by_chance(len(pull)))
 
     def _from_dual(self, dual: Array) -> Array:
         """X̃ᵀ Q dual: (p, m) for (r, m)."""

@@ -72,9 +72,10 @@ class RowSums:
         """
         own = coef.reshape(len(coef), -1)
         pull = self.cross[:, :1] - product(self.gram, own)
-        pull = np.abs(np.where((own == 0) & nonnegative, np.maximum(pull, 0.0), pull))
+        if nonnegative:
+            pull = np.where(own == 0, np.maximum(pull, 0.0), pull)
         sizes = np.sqrt(np.maximum(self.gram.diagonal(), TINY) * self.square_weight / self.weight)
-        t = np.max(pull / sizes[:, None], axis=0, initial=0.0) / np.sqrt(np.maximum(risk, TINY))
+        t = np.max(np.abs(pull) / sizes[:, None], axis=0, initial=0.0) / np.sqrt(np.maximum(risk, TINY))
         return np.asarray(t.reshape(coef.shape[1:]))
 
     @classmethod

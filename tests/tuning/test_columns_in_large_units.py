@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import onefit
+from onefit.tuning.pulls import squares_of_products
+from onefit.tuning.selection import Bagging, bagged, roots_of
 
 
 def _table(n: int = 240, p: int = 6, seed: int = 0) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -84,3 +87,35 @@ def test_paths_of_columns_that_are_alike_are_no_longer(model):
     assert len(_strengths(model.fit(Z, responses["numbers"]))) == 100
     noise = np.random.default_rng(2).normal(size=len(Z))
     assert len(_strengths(model.fit(Z, noise))) == 100
+
+
+@pytest.mark.parametrize("n", [300, 1000])
+@pytest.mark.parametrize(
+    "model", [onefit.LassoLOO(), onefit.RidgeLOO(), onefit.GeneralizedLinearLOO("huber", "l2")]
+)
+def test_no_path_goes_on_for_what_rounding_leaves(n, model):
+    X = np.random.default_rng(2).normal(size=(n, 5))
+    assert len(_strengths(model.fit(X, X.sum(axis=1)))) < 200
+
+
+def test_sparse_columns_pull_as_dense_ones_do():
+    rng = np.random.default_rng(0)
+    x = (rng.random(400) < 0.5) * 1.0
+    squares = (np.where(x > 0, 0.02, 1.0) * rng.normal(size=400)) ** 2
+    X = np.column_stack([x, rng.random(400) < 0.5, np.where(rng.random(400) < 0.5, 1 - x, 0.0)])
+    for means in (X.mean(axis=0), None):
+        centred = X if means is None else X - means
+        expected = (centred**2).T @ squares[:, None]
+        for columns in (X, sp.csr_array(X), sp.csc_matrix(X)):
+            np.testing.assert_allclose(squares_of_products(columns, means, squares[:, None]), expected)
+
+
+def test_no_choice_lies_on_a_hump():
+    risks = np.array([[1.0, 0.5, 0.9, 1.2, 1.1, 0.6, 0.52]])
+    covariance = 0.02 * (np.eye(7) + np.ones((7, 7)))[None]
+    plain, limited = (
+        bagged(risks, roots_of(covariance), np.arange(7), Bagging(2.0, 0.5, beyond))
+        for beyond in (np.inf, 1.0)
+    )
+    assert risks[0, plain[0]] > 1.0
+    assert risks[0, limited[0]] <= 0.5 + 0.2

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 import onefit
 from onefit.exceptions import ShortPathWarning
 from onefit.penalties import L1, L2, Box, ElasticNet
-from onefit.tuning.grid import MOST_DECADES, Grid
+from onefit.tuning.grid import DECADES_OF_UNITS, MOST_DECADES, Grid
 
 X, Y = load_diabetes(return_X_y=True)
 X, Y = 100.0 * X[:150], Y[:150]
@@ -92,7 +92,8 @@ def test_strengths_that_are_added_go_on_in_the_same_steps():
     grid = Grid(np.geomspace(1.0, 0.1, 11), automatic=True)
     np.testing.assert_allclose(grid.weaker[:2], 0.1 * 10.0 ** (-np.array([1, 2]) / 10))
     np.testing.assert_allclose(grid.stronger[:2], 10.0 ** (np.array([1, 2]) / 10))
-    assert grid.weaker.size == MOST_DECADES * 10
+    assert grid.weaker.size == DECADES_OF_UNITS * 10
+    assert grid.stronger.size == MOST_DECADES * 10
     assert Grid(grid.values, automatic=True, strongest=10.0).stronger.size == 10
     assert Grid(grid.values).weaker.size == Grid(np.ones(1), automatic=True).stronger.size == 0
 

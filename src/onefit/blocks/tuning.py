@@ -265,7 +265,8 @@ def longer(grid: Grid, strengths: Array, risks: Array, pulled: Mask | bool = Fal
     above = _added_above(grid, strengths)
     below = len(strengths) - len(grid.values) - above
     is_whole = len(risks) == len(strengths)  # else more are known at the weak end
-    below_too = is_whole and (grid.falls_below(risks) or np.broadcast_to(pulled, risks.shape)[-1])
+    more = np.broadcast_to(pulled, risks.shape)[-1] and grid.has_more_below(risks)
+    below_too = is_whole and (grid.falls_below(risks) or more)
     on = grid.decade * np.array([grid.falls_above(risks), below_too])
     return grid.reaching(above + on[0], below + on[1])
 
@@ -284,7 +285,10 @@ def visited(
     """
     risks, first = losses.risks, _added_above(grid, strengths)
     stop, pulled = min(first + len(grid.values), len(strengths)), np.broadcast_to(pulled, risks.shape)
-    while stop < len(strengths) and (grid.falls_below(risks[first:stop]) or pulled[stop - 1]):
+    while stop < len(strengths):
+        so_far = risks[first:stop]
+        if not grid.falls_below(so_far) and not (pulled[stop - 1] and grid.has_more_below(so_far)):
+            break
         stop += 1
     stop = _past_minimum(losses, first, stop, may_end) or stop
     while first > 0 and grid.falls_above(risks[first:stop]):

@@ -183,7 +183,7 @@ class WithOffset(LinearMetric):
 
 def mean_over_outputs(values: Array) -> Array:
     """Mean of each row's numbers: (n,), of (n,) or (n, c)."""
-    return values.reshape(len(values), -1).mean(axis=1)
+    return values if values.ndim == 1 else np.asarray(values.mean(axis=tuple(range(1, values.ndim))))
 
 
 def floating(values: Any) -> Array:

@@ -214,9 +214,9 @@ class ElasticNet(SeparablePenalty):
 
     def strengths(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
         if isinstance(self.alpha, float) and self.alpha < np.inf:  # the usual case, asked for often
-            return np.full(shape, self.alpha * self.l1_ratio), np.full(
-                shape, self.alpha * (1.0 - self.l1_ratio)
-            )
+            share = float(self.l1_ratio)
+            parts = float(self.alpha) * share, float(self.alpha) * (1.0 - share)
+            return np.full(shape, parts[0]), np.full(shape, parts[1])
         alpha = np.asarray(self.alpha, dtype=np.float64)
         fixed = np.isinf(alpha)  # 0 · ∞ is not a strength
         finite = np.where(fixed, 0.0, alpha)

@@ -28,9 +28,9 @@ WORTH_STOPPING = 0.1  # share of the risk by which it must have risen where no s
 # nothing but the penalty, it goes like the strength or faster, so that a ninth of that share is left.
 FALL = 1e-3
 NOTHING_LEFT = 1e-6  # of the largest risk: what is left of it is noise of the arithmetic, not of the data
-MOST_DECADES = (
-    16.0  # that are added at an end: squares of columns in thousandths and in millions are as far apart
-)
+MOST_DECADES = 8.0  # that are added at an end while the risk falls
+# The same while columns have more to say: squares of some in thousandths and in millions are as far apart.
+DECADES_OF_UNITS = 16.0
 # Share of the risk that the last decade of a given path must have taken off it for a warning.
 WORTH_A_WARNING = 1e-2
 BEYOND_CHANCE = 2.0  # paired standard errors, for the same
@@ -77,7 +77,7 @@ class Grid:
     @property
     def weaker(self) -> Array:
         """Strengths that may be added past the weakest, going on from it."""
-        return self.values[-1] * self._ratios(MOST_DECADES)
+        return self.values[-1] * self._ratios(DECADES_OF_UNITS)
 
     @property
     def stronger(self) -> Array:
@@ -100,7 +100,12 @@ class Grid:
 
     def falls_below(self, risks: Array) -> Mask:
         """Whether the risk, (..., J), still falls at the weak end of a path that has come this far: (...)."""
-        return _falls(risks, self.step) & (self.weaker.size > 0)
+        added = risks.shape[-1] - len(self.values)
+        return _falls(risks, self.step) & (self.weaker.size > 0) & (added < MOST_DECADES * self.step)
+
+    def has_more_below(self, risks: Array) -> Mask:
+        """Whether it may go on from there for another reason: more than noise is left of the risk: (...)."""
+        return (risks[..., -1] > _nothing(risks)[..., 0]) & (self.weaker.size > 0)
 
     def falls_above(self, risks: Array) -> Mask:
         """Whether the risk still falls at the strong end."""
@@ -113,8 +118,12 @@ def _falls(risks: Array, step: float) -> Mask:
     least = np.take_along_axis(risks, best, axis=-1)
     before = np.take_along_axis(risks, np.maximum(best - max(round(step), 1), 0), axis=-1)
     near = risks.shape[-1] - 1 - best < min(PATIENCE, max(FAR * step, 1.0))
-    nothing = NOTHING_LEFT * np.where(np.isnan(risks), -np.inf, risks).max(axis=-1, keepdims=True)
-    return (near & (before - least > np.maximum(FALL * least, nothing)))[..., 0]
+    return (near & (before - least > np.maximum(FALL * least, _nothing(risks))))[..., 0]
+
+
+def _nothing(risks: Array) -> Array:
+    """What is noise of the arithmetic beside the largest of the last axis, which is kept."""
+    return np.asarray(NOTHING_LEFT * np.where(np.isnan(risks), -np.inf, risks).max(axis=-1, keepdims=True))
 
 
 def warn_if_short(name: str, strengths: Array, risks: Array, paired_errors: Array) -> None:

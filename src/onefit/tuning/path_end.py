@@ -108,7 +108,10 @@ class PathEnd:
         """Whether a path that may go on need not."""
         if self.is_past:
             return True
-        return not self.grid.falls_below(np.array(self.seen.risks)) and not self._has_more_to_say()
+        risks = np.array(self.seen.risks)
+        if self.grid.falls_below(risks):
+            return False
+        return not (self.grid.has_more_below(risks) and self._has_more_to_say())
 
     def _has_more_to_say(self) -> bool:
         """Whether a column may have, on which the penalty lies heavier than on others in larger units."""

@@ -8,6 +8,8 @@ gradient of the fit: in standard errors it is no larger than chance makes it whe
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from onefit import _linalg
@@ -15,8 +17,6 @@ from onefit._typing import Array
 from onefit.fit import Fit
 from onefit.numerics import TINY
 from onefit.penalties import Penalty, SeparablePenalty
-
-FEW = 16  # outputs whose products with sparse columns are summed one by one
 
 
 def usual_by_chance(columns: int) -> float:
@@ -58,13 +58,22 @@ def in_errors(pull: Array, squares: Array) -> Array:
 def squares_of_products(X: object, means: Array | None, squares: Array) -> Array:
     """Σ_i (x_ij − m_j)² v_ik for squares v of the rows, (n, k): (p, k)."""
     columns = _linalg.as_columns(X)
-    if not columns.is_full and squares.shape[1] <= FEW:
-        return np.stack([columns.column_squares(each, means) for each in squares.T], axis=1)
+    if not columns.is_full:
+        return np.stack([_of_sparse(columns, means, each) for each in squares.T], axis=1)
     found = np.zeros((columns.shape[1], squares.shape[1]))
     for rows, block in columns.blocks(means):
         block *= block
         found += _linalg.product(block.T, squares[rows])
     return found
+
+
+def _of_sparse(columns: Any, means: Array | None, squares: Array) -> Array:
+    """The same of one output: about the means that belong to these squares, and from there."""
+    total = float(squares.sum())
+    if means is None or total == 0.0:
+        return np.asarray(columns.column_squares(squares, None))
+    own = columns.transposed_times(squares) / total
+    return np.asarray(columns.column_squares(squares, own) + total * (own - means) ** 2)
 
 
 def held(gradient: Array, coef: Array, penalty: Penalty) -> Array:

@@ -98,9 +98,11 @@ class _GridWalk:
         strides = np.split(room, range(self.stride, len(room), self.stride)) if room.size else []
         for some in tried:
             for more in strides:
-                on = falls(means(some.losses, self.weights))
+                risks = means(some.losses, self.weights)
+                on = falls(risks)
                 if weaker and not on.all():
-                    on = on | self.pulls(some.targets, float(self.grid.reaching(0, some.below)[-1]))
+                    at = float(self.grid.reaching(0, some.below)[-1])
+                    on = on | (self.pulls(some.targets, at) & self.grid.has_more_below(risks))
                 if not on.any():
                     break
                 if not on.all():

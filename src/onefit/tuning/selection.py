@@ -46,17 +46,18 @@ class Bagging(NamedTuple):
     errors : float
         Standard errors of a paired difference, as the rows show them, by which each draw prefers the
         stronger penalty.
-    weaker : float
-        Standard errors by which the risk of a penalty weaker than the best may exceed the smallest risk.
+    beyond : float
+        Standard errors by which the risk of the choice may exceed the smallest risk.
     """
 
     spread: float
     errors: float
-    weaker: float = np.inf
+    beyond: float = np.inf
 
 
 # Twice the errors that rows show, which are too small for paths that jump (above), and no penalty that is
-# clearly too weak, where a few rows make errors so large that any strength may be the best: docs/choice.md.
+# clearly too weak, where a few rows make errors so large that any strength may be the best, or too strong,
+# where the risk has a hump between strengths that may be: docs/choice.md.
 BAGGINGS = {"bagged_se": Bagging(2.0, 0.5, 1.0), "bagged": Bagging(1.0, 0.0)}
 
 
@@ -96,7 +97,7 @@ def bagged(risks: Array, roots: Array, positions: Index, bagging: Bagging) -> In
     drawn = risks[:, None] + bagging.spread * _cheap_draws(roots)
     choices = positions[_strongest(drawn, bagging.errors * pairs + _same(covariance)[:, None, None])]
     chosen = _nearest(choices.mean(axis=1), positions, np.isfinite(risks))
-    return positions[_not_too_weak(chosen, risks, pairs, bagging.weaker)]
+    return positions[_not_clearly_worse(chosen, risks, pairs, bagging.beyond)]
 
 
 def roots_of(covariance: Array) -> Array:
@@ -115,20 +116,19 @@ def _same(covariance: Array) -> Array:
     return SAME * np.sqrt(_diagonals(covariance).max(axis=-1, initial=0.0))
 
 
-def _not_too_weak(chosen: Index, risks: Array, pairs: Array, errors: float) -> Index:
-    """In each row of risks (B, J) the choice, or the next stronger one within so many errors of the best.
+def _not_clearly_worse(chosen: Index, risks: Array, pairs: Array, errors: float) -> Index:
+    """In each row of risks (B, J) the choice, or the next one on the way to the best within so many errors.
 
-    ``pairs`` are standard errors of differences, (B, J, J), or (1, J, J) for all rows.  What is stronger than
-    the best stays: (B,).
+    ``pairs`` are standard errors of differences, (B, J, J), or (1, J, J) for all rows: (B,).
     """
     if np.isinf(errors):
         return chosen
-    best = risks.argmin(axis=1)
+    best, at = risks.argmin(axis=1), np.arange(risks.shape[1])
     least = np.take_along_axis(risks, best[:, None], axis=1)
     fair = risks <= least + errors * pairs[np.arange(len(best)) % len(pairs), best]
-    fair &= np.arange(risks.shape[1]) <= chosen[:, None]
-    weakest = risks.shape[1] - 1 - fair[:, ::-1].argmax(axis=1)
-    return np.where(chosen > best, weakest, chosen)
+    weaker, stronger = fair & (at <= chosen[:, None]), fair & (at >= chosen[:, None])
+    ends = len(at) - 1 - weaker[:, ::-1].argmax(axis=1), stronger.argmax(axis=1)
+    return np.where(chosen > best, ends[0], np.where(chosen < best, ends[1], chosen))
 
 
 def _strongest(risks: Array, tolerances: Array) -> Index:
@@ -254,7 +254,7 @@ def _bagged_choices(risks: Array, covariance: Array, bagging: Bagging) -> Index:
     for error in drawn:
         total += _strongest(risks[None] + error, tolerances)[0]
     chosen = _nearest(total / len(drawn), np.arange(risks.shape[1]), np.isfinite(risks))
-    return _not_too_weak(chosen, risks, pairs, bagging.weaker)
+    return _not_clearly_worse(chosen, risks, pairs, bagging.beyond)
 
 
 def _normal(statistics: Array, n: int) -> Array:

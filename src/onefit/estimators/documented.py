@@ -10,7 +10,8 @@ TEXTS = {
     "selection": """selection : {"bagged_se", "bagged", "min", "1se"}, default "bagged_se"
         How the strength is chosen.  "bagged_se": the mean position, over resampled rows, of the strongest
         penalty within half a standard error of the smallest risk, but none that is beyond one standard error
-        of it.  "bagged": the mean position of the smallest risk itself.  Rows are resampled by 100 draws with a fixed seed, whatever their order.
+        of it.  "bagged": the mean position of the smallest risk itself.  Rows are resampled by 100 draws with
+        a fixed seed, whatever their order.
         "min": the smallest risk.  "1se": the strongest penalty whose risk exceeds it by no more than one
         standard error of the paired difference (``paired_error_path_``; Yates et al. 2021).""",
     "early_stopping": """early_stopping : bool, default True

@@ -47,17 +47,6 @@ ONE_STRENGTH = [
 ]
 
 
-def _expected_failures(estimator):
-    """Weights repeat rows for a fit, not for its choice of strength: leaving out one of two copies of a
-    row is not leaving out a row of weight two.  With a single strength the checks pass, and where both
-    choose the same one.
-    """
-    if not isinstance(estimator, RidgeLOO | ElasticNetLOO) or estimator.alphas != 6:
-        return {}
-    why = "a row of weight 2 leaves as a whole, so the choice of strength differs from that for two rows"
-    return {f"check_sample_weight_equivalence_on_{kind}_data": why for kind in ("dense", "sparse")}
-
-
 def _stands_for_another(estimator, check):
     """Whether the same check runs for a model that tells it as much.
 
@@ -76,7 +65,7 @@ def _stands_for_another(estimator, check):
 @pytest.mark.filterwarnings("ignore::onefit.UnreliableWarning")
 @slow_where(
     _stands_for_another,
-    parametrize_with_checks(FEW + ONE_STRENGTH + PER_TARGET, expected_failed_checks=_expected_failures),
+    parametrize_with_checks(FEW + ONE_STRENGTH + PER_TARGET),
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -33,6 +33,7 @@ SELECTIONS = ("bagged_se", "bagged", "min", "1se")
 N_DRAWS = 1000
 N_BAGGED = 100  # draws of a choice, which has to cost little beside the fit
 ROUNDING = 1e-10  # of the largest variance: what is less is not drawn
+EQUAL = 1e-9  # relatively: one row makes a difference of one standard error, but for rounding
 SAME = 1e-4  # of the largest error: risks that differ by less are those of the same model
 
 
@@ -125,7 +126,8 @@ def _not_clearly_worse(chosen: Index, risks: Array, pairs: Array, errors: float)
         return chosen
     best, at = risks.argmin(axis=1), np.arange(risks.shape[1])
     least = np.take_along_axis(risks, best[:, None], axis=1)
-    fair = risks <= least + errors * pairs[np.arange(len(best)) % len(pairs), best]
+    error = errors * pairs[np.arange(len(best)) % len(pairs), best]
+    fair = risks <= least + error + EQUAL * (np.abs(least) + error)
     weaker, stronger = fair & (at <= chosen[:, None]), fair & (at >= chosen[:, None])
     ends = len(at) - 1 - weaker[:, ::-1].argmax(axis=1), stronger.argmax(axis=1)
     return np.where(chosen > best, ends[0], np.where(chosen < best, ends[1], chosen))

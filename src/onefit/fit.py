@@ -114,24 +114,20 @@ class Fit:
         """Whether a direction has no penalty: it may lose its only row, and refits then start from zero."""
         return self.problem.penalty.has_free_directions(self.coef.shape)
 
-    @property
+    @cached_property
     def loss_gradient(self) -> Array:
         """Xᵀ g: the shape of the coefficients."""
-        return self._of_losses[0]
+        return self.problem.coef_of_losses(_linalg.transposed_times(self.problem.X, self.gradient))
 
     @property
     def free_gradient(self) -> Array:
         """Of the objective, along the free directions of the penalty: the shape of the coefficients."""
         return self.tangent.part_along(self.loss_gradient + self.tangent.gradient)
 
-    @property
+    @cached_property
     def intercept_gradient(self) -> Array:
         """Σ g for each intercept, zero where there is none."""
-        return self._of_losses[1]
-
-    @cached_property
-    def _of_losses(self) -> tuple[Array, Array]:
-        return self.problem.of_losses(*self.problem.gradient_of(self.gradient))
+        return self.problem.levels_of_losses(self.problem.levels_of(self.gradient))
 
     def bent(self, change: Array) -> Array:
         """D times a change of the linear predictors: how the gradients of the rows change with it."""

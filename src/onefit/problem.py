@@ -247,17 +247,26 @@ class Problem:
 
     def gradient_of(self, rows: Array) -> tuple[Array, Array]:
         """Zᵀ times what the rows have, or several along one more axis: for coefficients and intercepts."""
-        level = np.where(_linalg.with_axes(self.intercept, rows[0]), rows.sum(axis=0), 0.0)
-        return _linalg.transposed_times(self.X, rows), level
+        return _linalg.transposed_times(self.X, rows), self.levels_of(rows)
+
+    def levels_of(self, rows: Array) -> Array:
+        """The same for intercepts alone."""
+        return np.where(_linalg.with_axes(self.intercept, rows[0]), rows.sum(axis=0), 0.0)
 
     def of_losses(self, coef: Array, level: Array) -> tuple[Array, Array]:
         """Gradients of sums of losses: what all outputs share where these see differences alone is rounding.
 
         A ridge that is all that holds it would make much of it.
         """
-        if not self.loss.ignores_shifts:
-            return coef, level
-        return coef - coef.mean(axis=1, keepdims=True), level - level.mean(axis=0) * self.has_free_shift
+        return self.coef_of_losses(coef), self.levels_of_losses(level)
+
+    def coef_of_losses(self, coef: Array) -> Array:
+        """The same for coefficients."""
+        return coef - coef.mean(axis=1, keepdims=True) if self.loss.ignores_shifts else coef
+
+    def levels_of_losses(self, level: Array) -> Array:
+        """The same for intercepts."""
+        return level - level.mean(axis=0) if self.has_free_shift else level
 
     def loss_at(self, name: str, eta: Array) -> Array:
         """Values or derivatives of the losses at several η of each row, which stay the last axis."""

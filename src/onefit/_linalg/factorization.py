@@ -105,13 +105,7 @@ def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
     Cholesky factor with pivoting (Higham 2002, section 10.3): K = B Bᵀ with B (k, r), and with B = Q R,
     K⁺ = Q (R Rᵀ)⁻¹ Qᵀ.
     """
-    root = np.sqrt(np.maximum(K.diagonal(), 0.0))
-    if not np.all(np.isfinite(root)):
-        return np.full((len(K), 1), np.nan)
-    factor, order, rank = _pivoted(K, root, rtol)
-    B = np.empty((len(K), rank))
-    B[order] = factor[:, :rank]
-    return _inverse_root(root[:, None] * B)
+    return Pivoted.of(K, rtol).pseudo_factor()
 
 
 def _inverse_root(B: Array) -> Array:
@@ -149,22 +143,59 @@ def null_space(K: Array, rtol: float = 1e-11) -> Array:
 
     The rank is judged as by ``pseudo_factor``: with pivots K = [L; M] [L; M]ᵀ, and K [L⁻ᵀ Mᵀ; −I] = 0.
     """
-    root = np.sqrt(np.maximum(K.diagonal(), 0.0))
-    factor, order, rank = _pivoted(K, root, rtol)
-    basis = np.zeros((len(K), len(K) - rank))
-    if basis.size:
-        below = factor[rank:, :rank].T
-        basis[order[:rank]] = blas.dtrsm(1.0, factor[:rank, :rank], below, lower=1, trans_a=1)
-        basis[order[rank:]] = -np.eye(len(K) - rank)
-    return np.divide(basis, root[:, None], out=basis, where=root[:, None] > 0)
+    return Pivoted.of(K, rtol).null_space()
 
 
-def _pivoted(K: Array, root: Array, rtol: float) -> tuple[Array, Index, int]:
-    """Cholesky factor with pivots of K scaled to a unit diagonal, their order, and the rank."""
-    inverse_scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
-    scaled = np.asfortranarray(K * np.outer(inverse_scale, inverse_scale))
-    factor, order, rank, _ = lapack.dpstrf(scaled, lower=1, tol=rtol)
-    return np.tril(factor), order - 1, int(rank)
+class Pivoted(NamedTuple):
+    """A positive semi-definite K, scaled to a unit diagonal and factored with pivots.
+
+    Attributes
+    ----------
+    diagonal : (k,) array
+        Of K.
+    factor : (k, k) array
+        [L; M], of which the first ``rank`` columns count.
+    order : (k,) int array
+        Which columns its rows are of.
+    rank : int
+    """
+
+    diagonal: Array
+    factor: Array
+    order: Index
+    rank: int
+
+    @classmethod
+    def of(cls, K: Array, rtol: float = 1e-11) -> Self:
+        diagonal = K.diagonal().copy()
+        root = np.sqrt(np.maximum(diagonal, 0.0))
+        inverse_scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
+        with np.errstate(invalid="ignore"):  # of a K that is not finite
+            scaled = np.asfortranarray(K * np.outer(inverse_scale, inverse_scale))
+        factor, order, rank, _ = lapack.dpstrf(scaled, lower=1, tol=rtol)
+        return cls(diagonal, np.tril(factor), order - 1, int(rank))
+
+    @property
+    def root(self) -> Array:
+        """Of the diagonal: (k,)."""
+        return np.sqrt(np.maximum(self.diagonal, 0.0))
+
+    def pseudo_factor(self) -> Array:
+        if not np.all(np.isfinite(self.diagonal)):
+            return np.full((len(self.diagonal), 1), np.nan)
+        B = np.empty((len(self.diagonal), self.rank))
+        B[self.order] = self.factor[:, : self.rank]
+        return _inverse_root(self.root[:, None] * B)
+
+    def null_space(self) -> Array:
+        free, left, root = self.order[: self.rank], self.order[self.rank :], self.root[:, None]
+        basis = np.zeros((len(root), len(left)))
+        if basis.size:
+            below = self.factor[self.rank :, : self.rank].T
+            L = self.factor[: self.rank, : self.rank]
+            basis[free] = blas.dtrsm(1.0, L, below, lower=1, trans_a=1)
+            basis[left] = -np.eye(len(left))
+        return np.divide(basis, root, out=basis, where=root > 0)
 
 
 def wide_pseudo_factor(X: Any, means: Array | None, d: Array, rtol: float = 1e-11) -> Array:
@@ -190,15 +221,15 @@ class OfRows(NamedTuple):
     blocks: Callable[[], Iterable[Array]]
     rest: Callable[[], Array]
 
-    def are_lost_in(self, K: Array) -> bool:
+    def are_lost_in(self, K: Pivoted) -> bool:
         """Whether the rows have a share in what rounding in K leaves no pivot of.
 
         A column less those that K says it depends on is zero in each row, too, where it does depend on them:
         copies, levels that sum to one.  Where columns are nearly alike, or far from zero beside their spread,
         it is not.
         """
-        null = null_space(K)
-        null = null[:, null.T @ K.diagonal() != 0]
+        null = K.null_space()
+        null = null[:, null.T @ K.diagonal != 0]
         left = np.zeros(null.shape[1])
         for block in self.blocks():
             left += np.sum(product(block, null) ** 2, axis=0)
@@ -241,11 +272,11 @@ class Factorization:
         """Factor K, of which the lower triangle is read, or what it is the sum of where K has lost that."""
         if (definite := cls.of_definite(K)) is not None:
             return definite
-        root = np.sqrt(np.maximum(K.diagonal(), 0.0))
-        if of_rows is not None and of_rows.are_lost_in(K):
-            return cls._of_rows(of_rows, root)
-        W = pseudo_factor(K)
-        return cls(W, False, float(np.sum((root[:, None] * W) ** 2)))
+        pivoted = Pivoted.of(K)
+        if of_rows is not None and of_rows.are_lost_in(pivoted):
+            return cls._of_rows(of_rows, pivoted.root)
+        W = pivoted.pseudo_factor()
+        return cls(W, False, float(np.sum((pivoted.root[:, None] * W) ** 2)))
 
     @classmethod
     def _of_rows(cls, of_rows: OfRows, root: Array) -> Self:

@@ -18,7 +18,7 @@ from onefit._linalg import add_gram, beyond_rounding, mirrored, product
 from onefit._typing import Array
 from onefit.blocks.rows import Block
 from onefit.exceptions import SolverError
-from onefit.numerics import TINY
+from onefit.tuning.pulls import in_errors
 
 FAR = 1000.0  # spreads from zero: what tells such columns apart has six of sixteen digits less
 
@@ -74,9 +74,9 @@ class RowSums:
         pull = self.cross[:, :1] - product(self.gram, own)
         if nonnegative:
             pull = np.where(own == 0, np.maximum(pull, 0.0), pull)
-        sizes = np.sqrt(np.maximum(self.gram.diagonal(), TINY) * self.square_weight / self.weight)
-        t = np.max(np.abs(pull) / sizes[:, None], axis=0, initial=0.0) / np.sqrt(np.maximum(risk, TINY))
-        return np.asarray(t.reshape(coef.shape[1:]))
+        squares = np.multiply.outer(self.gram.diagonal() * (self.square_weight / self.weight), risk)
+        t = in_errors(np.abs(pull), squares.reshape(pull.shape))
+        return np.asarray(t.max(axis=0, initial=0.0).reshape(coef.shape[1:]))
 
     @classmethod
     def of(cls, block: Block) -> RowSums:

@@ -96,8 +96,10 @@ class RowKernel:
         if self.plain is None or "gram" in self.__dict__:
             return self.gram[:, rows]
         centre = self._along - self.share @ self._along
-        own = self.plain[:, rows] - self._along[rows] - centre[:, None]
-        return np.asarray(own / self.hessian[0])
+        own: Array = self.plain[rows].T  # of a symmetric matrix: rows are had at once
+        own -= self._along[rows] + centre[:, None]
+        own /= self.hessian[0]
+        return own
 
     @cached_property
     def _along(self) -> Array:
@@ -191,8 +193,8 @@ class Dual(OfColumns):
             forms[well] = explained[well] / self.d[well]
         if flat.size:
             across = np.ascontiguousarray(self._rows.columns(flat).T[:, self._rows.bent] * self._rows.root)
-            half = _linalg.half_solve(L.astype(np.float64, copy=False), across)
-            forms[flat] -= np.einsum("ij,ij->i", half, half)
+            half = _linalg.half_solve(L, across.astype(L.dtype, copy=False))
+            forms[flat] -= np.einsum("ij,ij->i", half, half, dtype=np.float64)
         return forms + self._offset
 
     @cached_property

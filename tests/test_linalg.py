@@ -369,3 +369,15 @@ def test_rows_that_depend_on_one_another_have_a_span():
         span = _linalg.row_span(store(X))
         coef = rng.normal(size=(20, 2))
         np.testing.assert_allclose(span.X @ span.coordinates(coef), X @ coef, atol=1e-5)
+
+
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("value", [1.0, 7.3, 2.0**0.5])
+def test_constants_of_many_rows_do_not_vary(value, store):
+    """Rounding in a mean grows with the rows."""
+    n = 20_000
+    X = np.full((n, 3), value)
+    X[:, 2] *= 1.0 + 1e-9 * np.random.default_rng(0).normal(size=n)
+    norms = _linalg.column_norms(store(X), np.full(n, 0.2496), centred=True)
+    np.testing.assert_array_equal(norms[:2], 0.0)
+    assert norms[2] == pytest.approx(1e-9 * value * np.sqrt(0.2496 * n), rel=0.02)

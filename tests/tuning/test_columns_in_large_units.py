@@ -119,3 +119,22 @@ def test_no_choice_lies_on_a_hump():
     )
     assert risks[0, plain[0]] > 1.0
     assert risks[0, limited[0]] <= 0.5 + 0.2
+
+
+@pytest.mark.parametrize("model", [onefit.LassoLOO(), onefit.ElasticNetLOO(), onefit.RidgeLOO()])
+def test_a_single_column_ends_a_path_as_others_do(model):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 1))
+    assert len(model.fit(X, X[:, 0] + rng.normal(size=60)).alphas_) == 100
+
+
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("columns", [1, 2, 3])
+@pytest.mark.parametrize("value", [1.0, 7.3])
+def test_constants_have_no_say(columns, l1_ratio, value, store):
+    y = np.arange(200) < 96
+    model = onefit.LogisticLOO(l1_ratio=l1_ratio).fit(store(np.full((200, columns), value)), y)
+    assert model.loo_.value == pytest.approx(0.697385, abs=1e-5)
+    np.testing.assert_allclose(model.predict_proba(np.full((1, columns), value))[0, 1], 0.48, rtol=1e-6)
+    assert len(model.Cs_) <= 30

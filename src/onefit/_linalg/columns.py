@@ -10,8 +10,9 @@ import scipy.sparse as sp
 from onefit._linalg.blas import centred_kernel, less_outer_products, mirrored, product
 from onefit._linalg.design import Columns, Design
 from onefit._typing import Array, Index, Mask, Sparse
+from onefit.numerics import EPS, TINY
 
-ROUNDING = 8.0 * float(np.finfo(np.float64).eps)  # of a mean, relatively
+ROUNDING = 8.0 * EPS  # of a mean, relatively
 
 NEARLY_FULL = 0.08  # share of stored entries from which products of dense columns take less
 
@@ -54,10 +55,12 @@ class DenseColumns(Columns):
         return dense if dense.flags.c_contiguous else np.asfortranarray(dense)
 
     def column_squares(self, weights: Array, means: Array | None) -> Array:
-        total = np.zeros(self.X.shape[1])
+        total, left = np.zeros(self.X.shape[1]), np.zeros(self.X.shape[1])
         for rows, block in self.blocks(means):
             total += np.einsum("i,ij,ij->j", weights[rows], block, block)
-        return total if means is None else beyond_rounding(total, means, float(weights.sum()))
+            if means is not None:
+                left += product(block.T, weights[rows])
+        return total if means is None else beyond_rounding(total, left, means, float(weights.sum()))
 
     def column_sizes(self) -> Array:
         return np.maximum(self.X.max(axis=0, initial=0.0), -self.X.min(axis=0, initial=0.0))
@@ -153,14 +156,11 @@ class SparseColumns(Columns):
         return stored
 
     def column_squares(self, weights: Array, means: Array | None) -> Array:
-        near, shift = (self, 0.0) if means is None else self.near_zero(means)
+        near = self if means is None else self.near_zero(means)[0]
         second = np.asarray(near.X.power(2).T @ weights)
         if means is None:
             return second
-        weight, left = float(weights.sum()), means - shift
-        second -= weight * left**2  # a difference of sums, of which rounding leaves a share
-        second[second <= ROUNDING * weight * left**2] = 0.0
-        return beyond_rounding(second, means, weight)
+        return beyond_rounding(second, np.asarray(near.X.T @ weights), means, float(weights.sum()))
 
     def column_sizes(self) -> Array:
         return np.ravel(abs(self.X).max(axis=0).toarray())
@@ -270,9 +270,22 @@ def column_means(X: Any, weights: Array) -> Array:
     return transposed_times(X, weights) / weights.sum()
 
 
-def beyond_rounding(squares: Array, means: Array, weight: float) -> Array:
-    """Squares of centred columns, Σ_i w_i (x_ij − x̄_j)², with 0 for what rounding makes of a constant."""
-    return np.where(squares > weight * (ROUNDING * means) ** 2, squares, 0.0)
+def beyond_rounding(squares: Array, sums: Array, means: Array, weight: Array | float) -> Array:
+    """Σ_i w_i (x_ij − x̄_j)² of columns, with 0 for what rounding makes of a constant: (p,) or (p, k).
+
+    Parameters
+    ----------
+    squares, sums : (p,) or (p, k) array
+        Σ w c² and Σ w c of columns c that were taken near zero, by their means or nearly so: rounding of a
+        mean grows with the rows that it is of, and is in both.
+    means : (p,) or (p, 1) array
+        Of the columns themselves.
+    weight : float or (k,) array
+        Σ w.
+    """
+    common = sums**2 / np.maximum(weight, TINY)
+    least = np.maximum(ROUNDING * common, weight * (ROUNDING * means) ** 2)
+    return np.where(squares - common > least, squares - common, 0.0)
 
 
 def column_norms(X: Any, weights: Array, *, centred: bool) -> Array:

@@ -197,7 +197,7 @@ class _Pile:
         weight = self.weight or 1.0
         x, y = self.firsts / weight, self.y_firsts / weight
         means, gram = self.means + x, mirrored(self.gram) - self.weight * np.outer(x, x)
-        varies = beyond_rounding(gram.diagonal(), means, self.weight) > 0
+        varies = beyond_rounding(self.gram.diagonal(), self.firsts, means, self.weight) > 0
         return RowSums(
             self.count,
             self.weight,

@@ -24,7 +24,7 @@ def usual_by_chance(columns: int) -> float:
 
     While one is beyond it a path goes on past the end of its strengths.
     """
-    return float(np.sqrt(2.0 * np.log(max(columns, 1))))
+    return max(float(np.sqrt(2.0 * np.log(max(columns, 1)))), 1.0)
 
 
 def largest_by_chance(columns: int) -> float:
@@ -56,15 +56,19 @@ def in_errors(pull: Array, squares: Array) -> Array:
 
 
 def squares_of_products(X: object, means: Array | None, squares: Array) -> Array:
-    """Σ_i (x_ij − m_j)² v_ik for squares v of the rows, (n, k): (p, k)."""
+    """Σ_i (x_ij − m_j)² v_ik for squares v of the rows, (n, k): (p, k); 0 for constants beside means."""
     columns = _linalg.as_columns(X)
     if not columns.is_full:
         return np.stack([_of_sparse(columns, means, each) for each in squares.T], axis=1)
-    found = np.zeros((columns.shape[1], squares.shape[1]))
+    found, sums = np.zeros((2, columns.shape[1], squares.shape[1]))
     for rows, block in columns.blocks(means):
+        if means is not None:
+            sums += _linalg.product(block.T, squares[rows])
         block *= block
         found += _linalg.product(block.T, squares[rows])
-    return found
+    if means is None:
+        return found
+    return np.where(_linalg.beyond_rounding(found, sums, means[:, None], squares.sum(axis=0)) > 0, found, 0.0)
 
 
 def _of_sparse(columns: Any, means: Array | None, squares: Array) -> Array:
@@ -73,7 +77,8 @@ def _of_sparse(columns: Any, means: Array | None, squares: Array) -> Array:
     if means is None or total == 0.0:
         return np.asarray(columns.column_squares(squares, None))
     own = columns.transposed_times(squares) / total
-    return np.asarray(columns.column_squares(squares, own) + total * (own - means) ** 2)
+    spread = columns.column_squares(squares, own)
+    return np.where(spread > 0, spread + total * (own - means) ** 2, 0.0)
 
 
 def held(gradient: Array, coef: Array, penalty: Penalty) -> Array:

@@ -22,16 +22,11 @@ from onefit.curvature import (
 from onefit.fit import Fit
 from onefit.inner_products import InnerProducts
 from onefit.losses import Logistic, Multinomial
-from onefit.metrics import LogLoss
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
-from onefit.risk.means import mean_and_error
 from onefit.solvers import newton, truncated
 from onefit.solvers.path import approached, newton_path
 from onefit.solvers.solve import solve
-from onefit.tuning.grid import Grid
-from onefit.tuning.judgement import Judgement
-from onefit.tuning.walk import Walk
 
 N, P, C = 1500, 100, 8
 

@@ -167,6 +167,12 @@ def score(scoring: Scoring, pooled: Pooled) -> float:
     return sign * found
 
 
+def is_of_means(scoring: Scoring) -> bool:
+    """Whether a score is a mean over the rows, or told by a few of them."""
+    name = _scorer(scoring)[1]
+    return isinstance(name, str) and name in BY_ROW and name != "roc_auc"
+
+
 def as_scorer(scoring: Scoring) -> Scoring:
     """scikit-learn's name for a score that people write otherwise: larger is better."""
     check_scoring(scoring)

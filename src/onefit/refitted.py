@@ -20,6 +20,7 @@ from onefit.risk.audit import Audit, draw
 from onefit.risk.audit import audit as correct
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.means import clustered, mean_and_error
+from onefit.risk.sampled import SampledPredictions
 
 Lottery: TypeAlias = tuple[int, int | np.random.Generator | None]  # how many are drawn, and from what
 
@@ -134,6 +135,7 @@ def by_refits(
     target, weights = metric.target(sample.y), sample.weights(folds.n)
     fitted = np.asarray(getattr(sample.model, metric.method)(sample.X))
     left_out = _approximate(predictions, fitted, metric.method)[folds.rows]
+    thought = left_out.copy()
     before = metric.of_predictions(target[folds.rows], left_out)
     means, totals = clustered(before, weights[folds.rows], folds.fold)
     drawn = None if lottery is None else draw(means, totals, lottery[0], np.random.default_rng(lottery[1]))
@@ -158,7 +160,16 @@ def by_refits(
         done=done,
         classes=getattr(sample.model, "classes_", None) if metric.method != "predict" else None,
     )
-    return result if drawn is None else _by_audit(result, correct(means, drawn, exact, totals), len(folds))
+    if drawn is None:
+        return result
+    draws = np.full(len(folds), -1)
+    draws[drawn.rows] = np.arange(len(drawn.rows))
+    order = np.argsort(folds.rows, kind="stable") if folds.is_partition else np.arange(len(folds.rows))
+    own = np.where(done, draws[folds.fold], -1)[order]
+    rough = thought[order]
+    decision, chances = _as_decision(rough, metric.method), drawn.probabilities
+    sampled = SampledPredictions(rough, decision, own, chances, has_seen=predictions is None)
+    return replace(_by_audit(result, correct(means, drawn, exact, totals), len(folds)), sampled=sampled)
 
 
 def _approximate(predictions: Any, fitted: Array, method: str) -> Array:

@@ -11,7 +11,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from onefit._scoring import Pooled, row_losses, score
+from onefit._scoring import Pooled, is_of_means, row_losses, score
 from onefit._typing import Array, Index
 from onefit.exceptions import UnreliableWarning
 from onefit.numerics import UNRELIABLE
@@ -95,7 +95,8 @@ class LeftOutLosses(ABC):
 
         Where the risk was "sampled", predictions of most rows are rough.  The score is then corrected by the
         rows that were left out, as the risk is: by what each of them changes of the score, over the
-        probability with which it was drawn.  ``onefit.loo(model, X, y, exact=True)`` leaves out all rows.
+        probability with which it was drawn.  ``onefit.loo(model, X, y, exact=True)`` leaves out all rows.  Of
+        a model without a formula scores that are no means come from the rows of the audit alone.
 
         Parameters
         ----------
@@ -130,17 +131,24 @@ class LeftOutLosses(ABC):
             raise ValueError("there are left-out losses only, no predictions that could be scored")
         if self.sampled is None and not error:
             return score(scoring, self._pooled)
-        losses = row_losses(scoring, self._pooled)
-        weights = np.ones(len(losses)) if self._weights is None else self._weights
+        known = self._pooled if self.sampled is None else self._known(self.sampled)
+        losses = row_losses(scoring, known)
+        weights = np.ones(len(losses)) if known.weights is None else known.weights
         found, std_error = self._corrected(scoring, mean_and_error(losses, weights)[1])
         return (found, std_error) if error else found
+
+    def _known(self, sampled: SampledPredictions) -> Pooled:
+        """Predictions of rows by the model without them, or about that."""
+        return sampled.drawn(self._pooled) if sampled.has_seen else self._pooled
 
     def _corrected(self, scoring: str | Callable[..., float], std_error: float) -> tuple[float, float]:
         """The score, corrected by the rows of a sample where there is one, and its standard error."""
         if self.sampled is None:
             return score(scoring, self._pooled), std_error
+        if self.sampled.has_seen and not is_of_means(scoring):
+            return score(scoring, self._known(self.sampled)), std_error
         found, off = self.sampled.corrected(partial(score, scoring), self._pooled)
-        if off > UNRELIABLE * std_error:
+        if off > UNRELIABLE * std_error and not self.sampled.has_seen:  # there its rows tell the error
             warnings.warn(
                 f"the score {scoring!r} of {found:.4g} is known from a sample of the rows, and may be off by "
                 f"{off:.2g}, with a standard error of {std_error:.2g}: ask for onefit.loo(model, X, y, "

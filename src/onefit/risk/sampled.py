@@ -6,7 +6,9 @@ probability π_i, changes the score by Δ_i where its rough prediction takes the
     T(p) + Σ_{i drawn} (1/π_i − 1) Δ_i,      Δ_i = T(p) − T(p with row i as rough as the others)
 
 is the difference estimator (``leave_out.draws``) of the score of exact predictions: just that where T is a
-mean, and to first order in what rows change where it is not, as of ranks.
+mean, and to first order in what rows change where it is not, as of ranks.  Of a model without a formula the
+rough predictions are those of one that has seen the rows, and ranks are far off: there the drawn rows alone
+are ranked, with weights 1/π_i (Horvitz and Thompson 1952).
 """
 
 from __future__ import annotations
@@ -34,12 +36,22 @@ class SampledPredictions:
         Number of the draw that each row was in, alone or with others of its set; −1 of rows in none.
     chances : (m,) array
         With which each was drawn.
+    has_seen : bool
+        Whether the predictions before are those of a model that has seen the rows.
     """
 
     predictions: Array
     decision: Array
     draw: Index
     chances: Array
+    has_seen: bool = False
+
+    def drawn(self, pooled: Pooled) -> Pooled:
+        """The rows that were left out, each with the weight of those that it stands for."""
+        rows = np.flatnonzero(self.draw >= 0)
+        own = pooled.some(rows)
+        weights = np.ones(len(rows)) if own.weights is None else own.weights
+        return replace(own, weights=weights / self.chances[self.draw[rows]])
 
     def _rough(self, pooled: Pooled, where: Mask) -> Pooled:
         """Predictions of some rows as they were thought to be before."""

@@ -216,7 +216,7 @@ class LeftOutLosses(ABC):
             *self._facts(),
         ]
         if self.audit is not None:
-            rows.append(("audited, 95 %", str(self.audit)))
+            rows.append(("audited" if self.audit.agrees else "audited, 95 %", str(self.audit)))
         rows.append(("trust", trust(guarantee, error, remedy, noted=bool(self.notes))))
         if effective_rows(len(self.losses), self._weights) < FEW:
             low, high = self.confidence_interval()

@@ -22,6 +22,7 @@ from sklearn.linear_model import (
     Ridge,
     RidgeClassifier,
 )
+from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -362,3 +363,41 @@ def test_a_class_without_weight(data, model):
     assert clone(model).set_params(fit_intercept=False).fit(X, y, sample_weight=weights).loo_.value > 0
     kept = weights > 0
     assert clone(model).fit(X[kept], y[kept]).loo_.value > 0
+
+
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array, pd.DataFrame], ids=["dense", "sparse", "frame"])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_what_is_missing_is_named(store, wrong):
+    X, y = np.random.default_rng(0).normal(size=(30, 3)), np.arange(30.0)
+    fitted, there = Lasso(0.1).fit(X, y), X.copy()
+    there[7, 2] = wrong
+    what = "NaN" if np.isnan(wrong) else "infinity"
+    for call in (
+        lambda: onefit.LassoLOO().fit(store(there), y),
+        lambda: onefit.loo(fitted, store(there), y),
+    ):
+        with pytest.raises(ValueError, match=f"X contains {what}: column 2, row 7"):
+            call()
+    y[5] = wrong
+    with pytest.raises(ValueError, match=f"y contains {what}: row 5"):
+        onefit.LassoLOO().fit(store(X), y)
+
+
+@pytest.mark.parametrize("kind", ["string", "boolean"])
+def test_labels_that_pandas_misses_are_named(kind):
+    labels = {"string": ["a", "b"], "boolean": [True, False]}[kind] * 10
+    y = pd.Series([*labels, pd.NA], dtype=kind)
+    with pytest.raises(ValueError, match="y holds <NA> in row 20"):
+        onefit.LogisticLOO().fit(np.ones((21, 1)), y)
+
+
+def test_metrics_are_no_scorers():
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 2
+    with pytest.raises(ValueError, match=r"take make_scorer\(accuracy_score\)"):
+        onefit.LogisticLOO(scoring=accuracy_score).fit(X, y)
+    assert onefit.LogisticLOO(scoring=make_scorer(accuracy_score)).fit(X, y).loo_.value >= 0
+
+
+def test_none_is_no_number_of_strengths():
+    with pytest.raises(ValueError, match="leave it out for the default"):
+        onefit.LassoLOO(alphas=None).fit(np.ones((5, 1)), np.arange(5.0))

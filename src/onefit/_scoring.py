@@ -110,6 +110,10 @@ def check_scoring(scoring: Any) -> None:
     ValueError, TypeError
     """
     if callable(scoring):
+        home = str(getattr(scoring, "__module__", ""))
+        if home.startswith("sklearn.metrics") and not home.startswith("sklearn.metrics._scorer"):
+            name = getattr(scoring, "__name__", scoring)
+            raise ValueError(f"{name} is a metric of y and predictions: take make_scorer({name}), or a name")
         return
     if not isinstance(scoring, str):
         raise TypeError(f"scoring must be the name of a scorer, or scorer(estimator, X, y), got {scoring!r}")

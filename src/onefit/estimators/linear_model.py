@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, d2_tweedie_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from onefit import _linalg
 from onefit._scoring import decided
@@ -29,6 +29,7 @@ from onefit.validation import (
     check_response,
     check_table,
     check_weights,
+    validated,
 )
 
 WITH_PROBABILITIES = (Logistic, Multinomial)
@@ -81,7 +82,7 @@ class LinearModel(BaseEstimator):
     def _check_X(self, X: Any) -> Design:
         check_is_fitted(self)
         check_table(X)
-        return validate_data(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=np.float64)
+        return validated(self, X, reset=False, accept_sparse=("csr", "csc"), dtype=np.float64)
 
     def _check(self, X: Any, y: Any, sample_weight: Any) -> tuple[Design, Any, Array, Array]:
         """Return X, the response as it was given and in the terms of the loss, and the weights."""
@@ -89,7 +90,7 @@ class LinearModel(BaseEstimator):
         check_flag("fit_intercept", self.fit_intercept)
         check_table(X)
         check_response(y, X, of_classes=of_classes)
-        X, given = validate_data(
+        X, given = validated(
             self,
             X,
             y,

@@ -139,8 +139,8 @@ def _correlations_kept(
     if off.size == 0:
         return np.ones(problem.n, dtype=bool)
     drifted = _linalg.transposed_times(problem.X, d * problem.linear_predictor(*drift))
-    room = l1 - np.abs(fit.loss_gradient)
-    room = (room - shrink.max() * (l1 + np.abs(drifted)))[off]  # what is left after the shrinking
+    room = (l1 - np.abs(fit.loss_gradient))[off]
+    room -= shrink.max() * (l1 + np.abs(drifted))[off]  # what is left after the shrinking
     norms = _linalg.column_norms(problem.X, d, centred=bool(problem.intercept))[off]
     h = curvature.quadratic_forms()
     with np.errstate(divide="ignore"):

@@ -17,6 +17,7 @@ from onefit.validation.data import (
     class_numbers,
     columns_of,
     labels_of,
+    validated,
 )
 from onefit.validation.options import (
     check_audit,
@@ -76,4 +77,5 @@ __all__ = [
     "is_count",
     "is_number",
     "labels_of",
+    "validated",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -20,9 +21,9 @@ def check_fitted(model: Any) -> None:
     if hasattr(model, "params") and hasattr(model, "fittedvalues"):  # results, as statsmodels has them
         return
     if isinstance(model, type) or not hasattr(model, "get_params"):
-        raise TypeError(
-            f"model must be a fitted scikit-learn estimator, got {shown(model)}: the order is model, X, y"
-        )
+        is_network = any(one.__module__.startswith("torch.nn") for one in type(model).__mro__)
+        remedy = "networks have onefit.torch.loo" if is_network else "the order is model, X, y"
+        raise TypeError(f"model must be a fitted scikit-learn estimator, got {shown(model)}: {remedy}")
     try:
         check_is_fitted(model)
     except NotFittedError as error:
@@ -38,7 +39,7 @@ def check_rows(
     """Check X and y against what the model was fitted on; X in float64, its memory order kept."""
     check_table(X)
     check_response(y, X, of_classes=not numeric)
-    X, y = validate_data(
+    X, y = validated(
         model,
         _as_the_model_knows_them(model, X),
         y,
@@ -58,7 +59,23 @@ def check_new_rows(model: Any, X: Any) -> Design:
     """Check rows that the model was not fitted on."""
     check_table(X)
     X = _as_the_model_knows_them(model, X)
-    return validate_data(model, X, reset=False, accept_sparse=("csr", "csc"), dtype=np.float64)
+    return validated(model, X, reset=False, accept_sparse=("csr", "csc"), dtype=np.float64)
+
+
+def validated(model: Any, X: Any, y: Any = "no_validation", **settings: Any) -> Any:
+    """What scikit-learn's ``validate_data`` makes of X, and y; its error names the entry that is missing.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    try:
+        return validate_data(model, X, y, **settings)
+    except ValueError as error:
+        is_of_one = "contains NaN" in str(error) or "contains infinity" in str(error)
+        if not is_of_one or (said := _first_missing(X, y)) is None:
+            raise
+        raise ValueError(said) from None
 
 
 def check_magnitude(X: Design) -> None:
@@ -87,6 +104,38 @@ def check_column_sizes(largest: Array, names: Sequence[Any] | None = None) -> No
 # --- what arrives ------------------------------------------------------------------------------------
 
 
+def _first_missing(X: Any, y: Any) -> str | None:
+    """Which entry of X or y is not finite, and what to do; None where none is or that cannot be told."""
+    if (found := _not_finite(X)) is not None:
+        what, row, column = found
+        names = getattr(X, "columns", None)
+        name = column if names is None else repr(names[column])
+        remedy = "fill such entries, with SimpleImputer() for instance, or leave out the rows"
+        return f"Input X contains {what}: column {name}, row {row}; {remedy}"
+    if not isinstance(y, str) and (found := _not_finite(y)) is not None:
+        return f"Input y contains {found[0]}: row {found[1]}; leave out rows without a response"
+    return None
+
+
+def _not_finite(values: Any) -> tuple[str, int, int] | None:
+    """What the first entry is that is missing or infinite, its row, and its column."""
+    if sp.issparse(values):
+        own = values.tocoo()
+        rows, columns, entries = own.row, own.col, own.data
+    else:
+        try:
+            table = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            return None
+        rows, columns = np.indices(table.reshape(len(table), -1).shape).reshape(2, -1)
+        entries = table.ravel()
+    wrong = np.flatnonzero(~np.isfinite(entries))
+    if not wrong.size:
+        return None
+    k = int(wrong[0])
+    return "NaN" if np.isnan(entries[k]) else "infinity", int(rows[k]), int(columns[k])
+
+
 def check_given(X: Any) -> None:
     """Refuse rows that are missing or masked, whatever a pipeline may make of the others.
 
@@ -96,6 +145,8 @@ def check_given(X: Any) -> None:
     """
     if X is None:
         raise TypeError("X is None: pass the rows, an array of shape (n_samples, n_features)")
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError("X is a LazyFrame, which has no rows yet: pass X.collect()")
     check_unmasked("X", X)
 
 
@@ -132,7 +183,7 @@ def _check_columns(X: Any, names: list[Any]) -> None:
                 f"column {name!r} of X holds {dtype}, not numbers: write dates as days since a day, for "
                 "instance"
             )
-        if written in ("object", "str", "string", "category"):
+        if written in ("object", "str", "string") or written.startswith(("categor", "enum")):
             _check_text(f"column {name!r}", X[name])
 
 
@@ -208,13 +259,18 @@ def check_response(y: Any, X: Any = None, *, of_classes: bool) -> None:
 def _check_labels(values: Any) -> None:
     """Refuse labels that have no order: those that are missing, and text beside numbers."""
     labels = values.ravel().tolist() if values.dtype.kind == "O" else []
-    missing = next((row for row, label in enumerate(labels) if label is None), None)
+    missing = next((row for row, label in enumerate(labels) if _is_missing(label)), None)
     if missing is not None:
-        raise ValueError(f"y holds None in row {missing}: leave out rows without a label")
+        raise ValueError(f"y holds {labels[missing]} in row {missing}: leave out rows without a label")
     kinds = {isinstance(label, str): label for label in reversed(labels) if label == label}  # NaN is refused
     if len(kinds) > 1:
         text, other = kinds[True], kinds[False]
         raise ValueError(f"y mixes text and numbers, such as {text!r} and {other!r}: write all as text")
+
+
+def _is_missing(label: Any) -> bool:
+    """Whether it is None, or what pandas writes for it."""
+    return label is None or type(label).__name__ in ("NAType", "NaTType")
 
 
 def _check_targets(y: Any, values: Any) -> None:

@@ -46,6 +46,8 @@ def check_strengths(
         strengths = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be a whole number or a list of numbers, got {given!r}") from None
+    if given is None:
+        raise ValueError(f"{name} must be a whole number or a list, got None: leave it out for the default")
     if strengths.ndim == 0:
         raise ValueError(f"{name} must be a whole number or a list, got {given!r}: write [{given!r}]")
     wrong = strengths.ndim != 1 or strengths.size == 0 or not np.all(np.isfinite(strengths))

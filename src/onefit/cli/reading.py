@@ -231,7 +231,7 @@ def _without_copies(frame: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, tupl
             if not first.equals(frame.iloc[:, place]):
                 raise TableError(
                     f"{path}: columns {places[0] + 1} and {place + 1} are both named {name!r} and differ: "
-                    "rename one of them"
+                    "rename one of them; the first line of the file has to be the names of its columns"
                 )
         frame = frame.iloc[:, [k for k in range(frame.shape[1]) if k not in places[1:]]]
         notes.append(f"column {name!r} is there {len(places)} times, all alike, and was read once")

@@ -155,7 +155,7 @@ def refuse_infinity(column: pd.Series, values: Array) -> None:
         what = "is infinite" if np.isinf(value) else f"is {value:.3g}, too large to compute with,"
         raise RowError(
             f"column {column.name!r} {what} in row {row}: make it empty (missing) or a number of ordinary "
-            "size"
+            f"size, or leave the column out with --drop {column.name!r}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -32,12 +33,13 @@ from onefit.estimators.in_blocks import (
 )
 from onefit.estimators.linear_model import has_classes
 from onefit.estimators.penalized import Penalized, Sample, decades, leaving, with_offset
-from onefit.exceptions import SolverError
+from onefit.exceptions import SolverError, UnreliableWarning
 from onefit.fit import Fit
 from onefit.inner_products import InnerProducts
 from onefit.leave_out import LeftOut
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, WithOffset
+from onefit.numerics import UNRELIABLE
 from onefit.problem import Problem
 from onefit.risk.estimate import Readout
 from onefit.risk.judging import estimate, warn_if_unreliable
@@ -230,7 +232,7 @@ class SelfTuned(Penalized):
             self.classes_ = found.classes
         self._take_rows(found)
         self.loo_ = found.estimate(rows)
-        self._take_risk(found.path.best)
+        self._take_risk(found.path.best, "arrays in memory have rows that move far solved")
 
     def _goes_in_blocks(self, sample: Sample, judgement: Judgement) -> bool:
         """Whether passes over the rows are cheaper than a fit at a time."""
@@ -252,10 +254,25 @@ class SelfTuned(Penalized):
         problem = self._problem(sample, float(path.strengths[path.best]), found.ratio)
         fit = Fit(problem, path.coefs[path.best], path.levels[path.best]).known(eta=values.fitted)
         self._judge(sample, found.left_out(fit, values, judgement))
-        self._take_risk(found.path.best)
+        self._take_risk(found.path.best, "compare it with onefit.loo of models at strengths near by")
 
-    def _take_risk(self, best: int) -> None:
-        """Tell the path what is known of the choice, of which it knows less."""
+    def _take_risk(self, best: int, remedy: str) -> None:
+        """Tell the path what is known of the choice, of which it knows less.
+
+        Warns
+        -----
+        UnreliableWarning
+            Where it knew so little that another strength may be the better choice.
+        """
+        thought = float(self.risk_path_[best])
+        if self.loo_.value - thought > UNRELIABLE * self.loo_.std_error:
+            warnings.warn(
+                f"at the strength that was chosen the {self.loo_.loss_name} is {self.loo_.value:.4g}, where "
+                f"one step for each row told {thought:.4g}: others, which are known by such steps, may be "
+                f"better; {remedy}",
+                UnreliableWarning,
+                stacklevel=4,
+            )
         self.risk_path_[best], self.std_error_path_[best] = self.loo_.value, self.loo_.std_error
         self.approx_error_path_[best] = self.loo_.approx_error
         self.guarantee_path_[best] = self.loo_.guarantee

@@ -267,8 +267,8 @@ def warn_if_unreliable(result: RiskEstimate) -> None:
     """Warn when the risk may be off by more than half of its standard error, or an audit says otherwise."""
     if result._lone is not None and result._share(result._lone) > LONE_SHARE:
         warnings.warn(
-            f"rows {shown(result.rows[result._lone])} leave no other of their class: a refit without "
-            "them would not know it",
+            f"left out, these rows leave no other of their class, which a refit would not know: "
+            f"{shown(result.rows[result._lone])}",
             UnreliableWarning,
             stacklevel=3,
         )

@@ -373,3 +373,29 @@ def test_a_response_that_broadcasts_against_the_outputs_is_refused():
     X, y = torch.randn(12, 3).double(), torch.randn(12).double()
     with pytest.raises(ValueError, match=r"returns \(12, 1\) and y is \(12,\); give both one shape"):
         loo(nn.Linear(3, 1).double(), nn.MSELoss(), (X, y), weight_decay=0.1)
+
+
+TWO = np.arange(N) % 2
+
+
+@pytest.mark.parametrize(
+    ("outputs", "loss", "y", "said"),
+    [
+        (2, nn.CrossEntropyLoss(), TWO.astype(float), r"y holds torch.float64.*pass y.astype\(int\)"),
+        (1, nn.CrossEntropyLoss(), TWO, "the module has one output.*take BCEWithLogitsLoss"),
+        (2, nn.CrossEntropyLoss(), np.append(TWO[:-1], 5), "y is 5 in row 23, and the module has 2 outputs"),
+        (1, nn.BCEWithLogitsLoss(), TWO[:, None], r"y holds torch.int64.*pass y.astype\(float\)"),
+        (1, nn.BCEWithLogitsLoss(), 3.0 * TWO[:, None], "takes y from 0 to 1, and row 1 has 3"),
+    ],
+)
+def test_targets_that_a_loss_does_not_take_are_named(outputs, loss, y, said):
+    X = np.random.default_rng(0).normal(size=(N, 3))
+    with pytest.raises((TypeError, ValueError), match=said):
+        loo(nn.Linear(3, outputs).double(), loss, (X, y), weight_decay=0.1)
+
+
+def test_batch_norm_is_told_of():
+    X = np.random.default_rng(0).normal(size=(N, 3))
+    module = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1)).double()
+    with pytest.warns(NotOptimalWarning, match="batch norm goes by its running means"):
+        loo(module, nn.MSELoss(), (X, X[:, :1]), weight_decay=0.1)

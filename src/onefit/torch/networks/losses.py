@@ -117,6 +117,49 @@ def _check_shapes(loss: BatchLoss, outputs: Tree, target: Tree) -> None:
         )
 
 
+def check_targets(loss: BatchLoss, outputs: Tree, target: Tree) -> None:
+    """Refuse targets that a loss of PyTorch takes for something else, or not at all.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if not (isinstance(outputs, Tensor) and isinstance(target, Tensor)):
+        return
+    if isinstance(loss, nn.BCEWithLogitsLoss | nn.BCELoss):
+        _check_shares(type(loss).__name__, target)
+    if isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) and outputs.ndim == 2:
+        _check_numbers(type(loss).__name__, loss.ignore_index, outputs.shape[1], target)
+
+
+def _check_shares(name: str, target: Tensor) -> None:
+    if not target.is_floating_point():
+        raise TypeError(f"y holds {target.dtype}, and {name} takes floats: pass y.astype(float)")
+    outside = torch.nonzero(((target < 0) | (target > 1)).reshape(len(target), -1).any(1))
+    if len(outside):
+        row = int(outside[0])
+        raise ValueError(f"{name} takes y from 0 to 1, and row {row} has {target[row].reshape(-1)[0]:.4g}")
+
+
+def _check_numbers(name: str, ignored: int, classes: int, target: Tensor) -> None:
+    if classes == 1:
+        raise ValueError(
+            f"the module has one output, and {name} of a single class is 0 whatever it is: return an output "
+            "for each class, or take BCEWithLogitsLoss()"
+        )
+    if target.ndim != 1:  # probabilities of classes
+        return
+    if target.is_floating_point():
+        raise TypeError(f"y holds {target.dtype}, and {name} takes numbers of classes: pass y.astype(int)")
+    wrong = torch.nonzero(((target < 0) | (target >= classes)) & (target != ignored))
+    if len(wrong):
+        row = int(wrong[0])
+        raise ValueError(
+            f"y is {int(target[row])} in row {row}, and the module has {classes} outputs: number classes from 0 "
+            f"to {classes - 1}"
+        )
+
+
 def read_losses(loss: BatchLoss, outputs: Tree, target: Tree) -> tuple[RowLosses, bool]:
     """Find the losses of rows, and whether the loss of a batch is their mean.
 

@@ -16,7 +16,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from onefit.torch.networks.data import DataRows, Tree, called, taken
 from onefit.torch.networks.decay import Decay, read_decay
-from onefit.torch.networks.losses import BatchLoss, RowLosses, read_losses
+from onefit.torch.networks.losses import BatchLoss, RowLosses, check_targets, read_losses
 from onefit.torch.networks.mapping import REFUSALS, derivative, jacobian_of, looped, mapped
 from onefit.torch.numerics.objective import BUDGET
 from onefit.torch.numerics.rows import as_weights, trained_parameters
@@ -115,6 +115,7 @@ class Network:
             raise ValueError("the parameters of the module are not all finite: train it again")
         decay = read_decay(weight_decay, module, {name: p.shape for name, p in named.items()}, theta)
         outputs = _outputs(own, rows)
+        check_targets(loss, outputs, rows.target)
         losses, mean = read_losses(loss, outputs, rows.target)
         shares = losses.shares(outputs, rows.target)
         shares = shares * as_weights(sample_weight, len(rows), rows.device)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import grad
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from onefit._progress import progress_line
 from onefit.exceptions import NotOptimalWarning, SolverError
@@ -181,14 +182,18 @@ def _moved(network: Network, done: Network, before: float) -> str:
         f"the module was not trained to a minimum (its gradient is {before:.2g} of those of the rows): "
         f"training on moved the weights by {moved:.2g} (relative) and the mean training loss from "
         f"{first:.6g} to {last:.6g}. The result is for the weights after that: see that weight_decay is the "
-        f"one it was trained with{_of_dropout(network)}, or take train_on=False to judge the weights as they "
+        f"one it was trained with{_of_modes(network)}, or take train_on=False to judge the weights as they "
         "are"
     )
 
 
-def _of_dropout(network: Network) -> str:
-    drops = any(isinstance(layer, DROPOUT) and layer.p > 0 for layer in network.module.modules())
-    return " and that it can do without dropout, which is off here" if drops else ""
+def _of_modes(network: Network) -> str:
+    layers = list(network.module.modules())
+    if any(isinstance(layer, DROPOUT) and layer.p > 0 for layer in layers):
+        return " and that it can do without dropout, which is off here"
+    if any(isinstance(layer, _BatchNorm) for layer in layers):
+        return ", and that it was trained as it predicts: batch norm goes by its running means here"
+    return ""
 
 
 # --- without a row -------------------------------------------------------------------------------------

@@ -1,0 +1,111 @@
+"""Columns in units as different as numbers can be, at strengths that are the same to all in the end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+import onefit
+from onefit import _linalg
+from onefit.sources import ArraySource
+
+UNITS = np.array([1e8, 1e8, 1.0, 1.0])
+
+
+def _table(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, len(UNITS)))
+    return Z, Z.sum(axis=1) + rng.normal(size=n)
+
+
+def _without_each(Z, y, alpha):
+    """Left-out predictions of ridge on Z with own strengths of its columns."""
+    found = np.empty(len(y))
+    for i in range(len(y)):
+        keep = np.arange(len(y)) != i
+        means, level = Z[keep].mean(axis=0), y[keep].mean()
+        rows = np.vstack([Z[keep] - means, np.diag(np.sqrt(alpha))])
+        coef = np.linalg.lstsq(rows, np.append(y[keep] - level, np.zeros(Z.shape[1])), rcond=None)[0]
+        found[i] = level + (Z[i] - means) @ coef
+    return found
+
+
+@pytest.mark.parametrize("decades", [0, 3, 6, 8])
+def test_eigenpairs_are_those_of_any_units(decades):
+    rng = np.random.default_rng(1)
+    Z, units = rng.normal(size=(40, 6)), 10.0 ** (decades * np.linspace(-0.5, 0.5, 6))
+    values, vectors = _linalg.positive_eigenpairs((Z * units).T @ (Z * units))
+    singular = np.sort(np.linalg.svd(Z * units, compute_uv=False))
+    np.testing.assert_allclose(np.sqrt(values), singular, rtol=1e-6)
+    Q, own = (Z * units) @ (vectors / np.sqrt(values)), np.linalg.qr(Z)[0]
+    np.testing.assert_allclose(Q @ Q.T, own @ own.T, atol=1e-6)
+    assert vectors.shape == (6, 6)
+
+
+def test_dependent_and_empty_columns_have_none():
+    rng = np.random.default_rng(2)
+    Z = rng.normal(size=(30, 3))
+    X = np.column_stack([1e6 * Z, Z[:, 0] + 1e-3 * Z[:, 1], np.zeros(30)])
+    values, vectors = _linalg.positive_eigenpairs(X.T @ X)
+    assert vectors.shape == (5, 3)
+    np.testing.assert_allclose((vectors * values) @ vectors.T, X.T @ X, atol=1e-12 * values.max())
+
+
+@pytest.mark.parametrize("alpha", [1e-12, 1.0])
+@pytest.mark.parametrize("is_source", [False, True])
+def test_ridge(alpha, is_source):
+    Z, y = _table()
+    X = Z * UNITS
+    model = onefit.RidgeLOO(alphas=[alpha])
+    model.fit(*((ArraySource(X, y),) if is_source else (X, y)))
+    expected = np.mean((y - _without_each(Z, y, alpha / UNITS**2)) ** 2)
+    assert model.loo_.value == pytest.approx(expected, rel=1e-6)
+    assert model.loo_.guarantee == "exact"
+    np.testing.assert_allclose(model.coef_, Ridge(alpha, solver="svd").fit(X, y).coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("is_source", [False, True])
+@pytest.mark.parametrize("model", [onefit.RidgeLOO(), onefit.LassoLOO(), onefit.ElasticNetLOO()])
+def test_defaults_see_all_columns(model, is_source):
+    Z, y = _table(400)
+    plain = model.fit(Z, y).loo_.value
+    X = Z * UNITS
+    found = model.fit(*((ArraySource(X, y),) if is_source else (X, y))).loo_
+    assert found.value <= 1.02 * plain
+
+
+@pytest.mark.parametrize("decades", [4, 8, 10])
+def test_elastic_nets(decades):
+    Z, y = _table(40)
+    units = 10.0 ** (0.5 * decades * np.array([-1.0, -1.0, 1.0, 1.0]))
+    model = onefit.ElasticNetLOO(selection="min").fit(Z * units, y)
+    on = model.coef_ != 0
+    l1, l2 = model.alpha_ * model.l1_ratio_, model.alpha_ * (1.0 - model.l1_ratio_)
+    X, left_out = Z * units, np.empty(len(y))
+    signs = np.sign(model.coef_)
+    for i in range(len(y)):  # nothing joins or leaves at the strength that is chosen here
+        keep = np.arange(len(y)) != i
+        means, level, m = X[keep].mean(axis=0), y[keep].mean(), len(y) - 1
+        R = (X[keep] - means)[:, on] / units[on]
+        K = R.T @ R + m * l2 * np.diag(units[on] ** -2.0)
+        beta = np.linalg.solve(K, R.T @ (y[keep] - level) - m * l1 * signs[on] / units[on])
+        assert np.all(np.sign(beta) == signs[on])
+        left_out[i] = level + ((X[i] - means)[on] / units[on]) @ beta
+    assert model.loo_.value == pytest.approx(np.mean((y - left_out) ** 2), rel=1e-6)
+
+
+def test_a_choice_by_steps_that_are_far_off_is_told(recwarn):
+    """Of few rows in blocks."""
+    rng = np.random.default_rng(3)
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_t(1.5, size=(40, 4))
+        y = (X[:, 0] + rng.logistic(size=40) > 0).astype(int)
+        model = onefit.LogisticLOO(l1_ratio=1.0, selection="min").fit(ArraySource(X, y))
+        path = onefit.LogisticLOO(l1_ratio=1.0, Cs=[model.C_]).fit(X, y).loo_.value
+        told = any("one step for each row told" in str(one.message) for one in recwarn)
+        if told:
+            assert path == pytest.approx(model.loo_.value, rel=0.02)
+            return
+    raise AssertionError("no choice was far off")

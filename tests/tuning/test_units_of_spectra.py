@@ -109,3 +109,12 @@ def test_a_choice_by_steps_that_are_far_off_is_told(recwarn):
             assert path == pytest.approx(model.loo_.value, rel=0.02)
             return
     raise AssertionError("no choice was far off")
+
+
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5, 1.0])
+def test_logistic_models_in_passes_see_all_columns(l1_ratio):
+    Z, eta = _table(400)
+    y = (eta + np.random.default_rng(5).logistic(size=400) > 0).astype(int)
+    model = onefit.LogisticLOO(l1_ratio=l1_ratio)
+    plain = model.fit(ArraySource(Z, y)).loo_.value
+    assert model.fit(ArraySource(Z * UNITS, y)).loo_.value <= 1.02 * plain

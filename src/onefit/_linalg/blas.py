@@ -92,10 +92,10 @@ def positive_eigenpairs(A: Array) -> tuple[Array, Array]:
     return values[keep], vectors[:, keep]
 
 
-def is_graded(diagonal: Array) -> bool:
-    """Whether columns with these squared lengths are in units too different for ``eigh``."""
+def is_graded(diagonal: Array, ratio: float = GRADED) -> bool:
+    """Whether columns with these squared lengths are in units too different, by default for ``eigh``."""
     largest, least = diagonal.max(initial=0.0), diagonal.min(initial=np.inf, where=diagonal > 0)
-    return bool(least * GRADED < largest < np.inf)
+    return bool(least * ratio < largest < np.inf)
 
 
 def _of_graded(A: Array) -> tuple[Array, Array]:

@@ -321,16 +321,18 @@ class Quadratic:
         return change, float(-self.total / self.mass - self.means @ change)
 
     def _with_kinks(self, coef: Array, l1: Array, l2: Array) -> Array:
-        """Minimum with an ℓ1 part: that of a lasso on p rows R with Rᵀ R = gram."""
-        values, vectors = eigh(self.gram)
+        """Minimum with an ℓ1 part: that of a lasso on p rows R with Rᵀ R = gram, in units of the columns."""
+        units = np.sqrt(np.maximum(self.gram.diagonal(), 0.0))
+        units[units == 0] = 1.0
+        values, vectors = eigh(self.gram / np.outer(units, units))
         kept = values > DROPPED * max(float(values.max(initial=0.0)), np.finfo(float).tiny)
         root, vectors = np.sqrt(values[kept]), vectors[:, kept]
-        wanted = self.gram @ coef - self.slope
+        wanted = (self.gram @ coef - self.slope) / units
         active = ActiveSet(
             np.asfortranarray(root[:, None] * vectors.T), vectors.T @ wanted / root, fit_intercept=False
         )
-        active.solve(l1, l2)
-        return np.asarray(active.coef)
+        active.solve(l1 / units, l2 / units**2)
+        return np.asarray(active.coef) / units
 
     def metric(self, l2: Array) -> Array:
         """Curvature of the objective in coefficients and intercept: (p + 1, p + 1)."""

@@ -28,6 +28,7 @@ from onefit.numerics import EPS_SINGLE
 # What single precision may take off a residual of usual size, relatively: the mean of n squares is right to
 # about twice that over √n, and never worse than twice that.
 SINGLE = 2e-5
+FARTHEST = 1e15  # ratio of squared lengths of columns up to which shared eigenvectors leave eight digits
 
 
 def solve_net(
@@ -114,10 +115,11 @@ def _on_union(gram: Array, l2: Array, supports: list[Index], union: Index) -> tu
     """
     p, k = len(gram), len(union)
     own = gram[np.ix_(union, union)]
-    if is_graded(own.diagonal() + l2.min()):
-        return None
-    values, vectors = eigh(own)
+    lengths = own.diagonal() + l2.min()
+    values, vectors = positive_eigenpairs(own) if is_graded(lengths) else eigh(own)
     values = np.maximum(values, 0.0)
+    if len(values) < k or is_graded(lengths, FARTHEST):
+        return None
     inside, shares = [vectors], [1.0 / (values[:, None] + l2)]
     for j, support in enumerate(supports):
         apart = np.ones(k, dtype=bool)

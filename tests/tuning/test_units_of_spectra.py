@@ -118,3 +118,22 @@ def test_logistic_models_in_passes_see_all_columns(l1_ratio):
     model = onefit.LogisticLOO(l1_ratio=l1_ratio)
     plain = model.fit(ArraySource(Z, y)).loo_.value
     assert model.fit(ArraySource(Z * UNITS, y)).loo_.value <= 1.02 * plain
+
+
+@pytest.mark.parametrize("shift", [1e4, 1e5, 1e6])
+@pytest.mark.parametrize("alpha", [1e-3, 10.0])
+def test_rows_share_the_rounding_of_coefficients(shift, alpha):
+    """Columns far from zero without an intercept, beside refits with two corrections in extended precision."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(70, 4))
+    X, y, zeros = Z + shift, Z.sum(axis=1) + rng.normal(size=70), np.zeros(4)
+    model = onefit.RidgeLOO(alphas=[alpha], fit_intercept=False).fit(X, y)
+    for i in range(70):
+        keep = np.arange(70) != i
+        A, t = np.vstack([X[keep], np.sqrt(alpha) * np.eye(4)]), np.append(y[keep], zeros)
+        coef = np.linalg.lstsq(A, t, rcond=None)[0].astype(np.longdouble)
+        for _ in range(2):
+            left = t - A.astype(np.longdouble) @ coef
+            coef += np.linalg.lstsq(A, left.astype(float), rcond=None)[0]
+        error = abs(model.loo_.predictions[i] - float(X[i] @ coef))
+        assert error <= model.loo_.bounds[i] + 1e-12

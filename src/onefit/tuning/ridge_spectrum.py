@@ -65,6 +65,13 @@ def eigenpairs_beside(K: Array, null: Array) -> tuple[Array, Array]:
     return s, Q
 
 
+def _sizes(residuals: Array, rows: int) -> Array:
+    """What rounding is a share of, with the rows along an axis: all rows share that of the coefficients."""
+    sizes = np.abs(residuals)
+    usual = np.linalg.norm(np.nan_to_num(sizes), axis=rows, keepdims=True) / np.sqrt(sizes.shape[rows])
+    return np.maximum(sizes, usual, out=sizes)
+
+
 class Shrinkage(NamedTuple):
     """What strengths do to residuals, whatever the response.
 
@@ -274,7 +281,7 @@ class RidgeSpectrum:
         """
         known, y = self.shrinkage(alphas), self.problem.y.reshape(self.problem.n, -1)
         residuals = self.left_out_residuals(known).transpose(1, 2, 0)
-        bounds = self.rounding(alphas, known.slack) * np.abs(residuals).max(axis=2)
+        bounds = self.rounding(alphas, known.slack) * _sizes(residuals, 1).max(axis=2)
         eta, gone = y - residuals, self.problem.weights == 0
         if gone.any():
             eta[:, gone] = self.predict(_linalg.some_rows(self.problem.X, np.flatnonzero(gone)), alphas)[0]
@@ -292,7 +299,7 @@ class RidgeSpectrum:
             kept = projected * shares[own]
             residual = self._rescaled(kept[:, None], projected, part, factors[own][:, None])[:, 0]
             np.subtract(y[:, part], residual.T, out=eta[:, part])
-            np.maximum(bounds, (rounding[own] * np.abs(residual)).max(axis=0), out=bounds)
+            np.maximum(bounds, (rounding[own] * _sizes(residual, 1)).max(axis=0), out=bounds)
         slack = np.bincount(which, minlength=len(strengths)) @ slacks / t
         if np.isnan(eta).any():  # a row alone fixes a direction: it has to be refitted
             return leave_out(solve(fit).fit)
@@ -323,7 +330,7 @@ class RidgeSpectrum:
             slack[~is_held] = np.nan
             left = np.linalg.solve(slack, residual[rows]) / root[:, :, None]
             share = self.rounding(np.array([alpha]), least[None])[0]
-            yield y[rows] - left, share * np.abs(left).max(axis=(1, 2))
+            yield y[rows] - left, share * _sizes(left, 0).max(axis=(1, 2))
 
     def of_rows(self, rows: Index) -> RidgeSpectrum:
         """That of some of the rows."""

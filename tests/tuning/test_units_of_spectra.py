@@ -123,7 +123,7 @@ def test_logistic_models_in_passes_see_all_columns(l1_ratio):
 @pytest.mark.parametrize("shift", [1e4, 1e5, 1e6])
 @pytest.mark.parametrize("alpha", [1e-3, 10.0])
 def test_rows_share_the_rounding_of_coefficients(shift, alpha):
-    """Columns far from zero without an intercept, beside refits with two corrections in extended precision."""
+    """Columns far from zero without an intercept, beside refits corrected in extended precision."""
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(70, 4))
     X, y, zeros = Z + shift, Z.sum(axis=1) + rng.normal(size=70), np.zeros(4)

@@ -155,8 +155,8 @@ def _check_numbers(name: str, ignored: int, classes: int, target: Tensor) -> Non
     if len(wrong):
         row = int(wrong[0])
         raise ValueError(
-            f"y is {int(target[row])} in row {row}, and the module has {classes} outputs: number classes from 0 "
-            f"to {classes - 1}"
+            f"y is {int(target[row])} in row {row}, and the module has {classes} outputs: number classes "
+            f"from 0 to {classes - 1}"
         )
 
 

@@ -22,11 +22,17 @@ from onefit.curvature import (
 from onefit.fit import Fit
 from onefit.inner_products import InnerProducts
 from onefit.losses import Logistic, Multinomial
+from onefit.metrics import LogLoss
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
+from onefit.risk.means import mean_and_error
 from onefit.solvers import newton, truncated
 from onefit.solvers.path import approached, newton_path
 from onefit.solvers.solve import solve
+from onefit.tuning.from_below import from_below, is_bounded_from_below
+from onefit.tuning.grid import Grid
+from onefit.tuning.judgement import Judgement
+from onefit.tuning.walk import Walk
 
 N, P, C = 1500, 100, 8
 
@@ -108,6 +114,49 @@ def test_products_are_counted():
     whole = truncated.approach(start, AverageCurvature.of(start).solve, truncated.SHORT)
     assert whole.is_there
     assert not whole.is_spent
+
+
+def _judgement(problem: Problem) -> Judgement:
+    return Judgement(LogLoss(np.arange(C)), problem.y, problem.weights)
+
+
+def test_losses_in_the_fit_are_no_larger_than_without_the_row():
+    problem = problem_at(3.0, n=300, p=8)
+    fit, metric = solve(Fit.at_start(problem)).fit, LogLoss(np.arange(C))
+    inside = metric.losses(problem.y, fit.eta)
+    for i in range(0, 300, 30):
+        refit = solve(Fit(problem.without(i), fit.coef, fit.intercept)).fit
+        assert metric.losses(problem.y[[i]], refit.eta[[i]])[0] >= inside[i]
+    verdict = from_below(inside, inside - 1.0)
+    assert verdict.at_least[1] == 0.0
+    np.testing.assert_array_equal(verdict.losses, inside)
+
+
+def test_only_losses_of_the_fit_itself_bound_it_from_below():
+    problem = problem_at(3.0)
+    own = next(newton_path([problem]))
+    metric = LogLoss(np.arange(C))
+    assert is_bounded_from_below(own, metric, problem.y)
+    assert not is_bounded_from_below(own, metric, problem.y[::-1])
+    assert own.curvature.is_definite
+    assert not is_bounded_from_below(own, metric, problem.y)  # somebody has made the factor
+
+
+def test_strengths_that_are_out_of_reach_are_not_factored():
+    """What is left open is judged, and the best of all is among that."""
+    strengths = np.geomspace(1e5, 1.0, 5)
+    judgement = _judgement(problem_at(1.0))
+    walk = Walk(Grid(strengths), judgement, problem_at)
+    walk.go_down(early_stopping=False)
+    losses = [solve(Fit.at_start(problem_at(s))) for s in strengths]
+    risks = [mean_and_error(judgement.stepped(one).losses, judgement.weights)[0] for one in losses]
+    best = int(np.argmin(risks))
+    assert best not in walk.seen.bracketed
+    assert 0 in walk.seen.bracketed
+    for j in walk.seen.bracketed:
+        assert risks[j] > risks[best]
+        assert walk.seen.risks[j] == pytest.approx(risks[j], rel=0.05)
+        assert not walk.seen.bracketed[j].curvature.is_factored
 
 
 def test_the_diagonal_goes_first_where_it_takes_less_than_an_average_takes_to_be_made(monkeypatch):

@@ -48,6 +48,7 @@ from onefit.numerics import EXACT, KNOWN, resolution
 from onefit.risk.judging import yardstick
 from onefit.risk.means import clustered, mean_and_error
 from onefit.solvers.newton import Solution
+from onefit.tuning.from_below import from_below, is_bounded_from_below
 from onefit.tuning.sample import Stepped, Verdict, from_sample
 
 FULL = 0.1  # parameters a row that bends from which on steps are too long for rows that change the pattern
@@ -195,6 +196,8 @@ class Judgement:
     def bracket(self, solution: Solution) -> Verdict | None:
         """Between what its risk lies, if some bracket takes less than a factor, and every row is bounded."""
         (fit, K), problem = solution, solution.fit.problem
+        if self._begins_by_steps(solution) and is_bounded_from_below(solution, self.metric, self.target):
+            return from_below(*self._covariates(fit, self._of_rows(self._everyone, step_by_average(fit))).T)
         if not self.is_by_row or not isinstance(K, OfColumns) or K.is_factored or not has_bracket(fit):
             return None
         factored = newton_step(problem.n, 0, min(fit.tangent.size, problem.n))

@@ -64,6 +64,8 @@ class Verdict(NamedTuple):
         What a race goes on from, where a step was taken for all rows.
     leads : Leads or None
         Where rows went that were left out alone, for strengths near by.
+    least : (n,) array or None
+        Losses that the left-out ones are no smaller than, where that is all that is known.
     """
 
     losses: Array
@@ -77,11 +79,17 @@ class Verdict(NamedTuple):
     apart: Array | None = None
     begun: Stepped | None = None
     leads: Leads | None = None
+    least: Array | None = None
 
     @property
     def is_sampled(self) -> bool:
         """Whether the error holds at 95 %, by some of the rows or by refits without a proof."""
         return not self.proven or 0 < self.left_out < len(self.losses)
+
+    @property
+    def at_least(self) -> tuple[Array, float]:
+        """Losses from which the mean is at most so far down: (n,), and how far."""
+        return (self.losses, self.error) if self.least is None else (self.least, 0.0)
 
     @property
     def left_out(self) -> int:

@@ -104,11 +104,12 @@ class SeenPath:
         coefs, levels = (np.stack(each) for each in zip(*known, strict=True))
         return coefs, levels
 
-    def rise(self, best: int, last: int) -> tuple[float, float, float]:
-        """How far a risk is above another, its error, and that of rows not seen."""
+    def rise(self, best: int, last: int, losses: Array | None = None) -> tuple[float, float, float]:
+        """How far a risk, or that of other losses, is above another, its error, and that of rows not seen."""
         known = judged(self.verdicts)  # the first of several that share a risk is
         held, other = known[best], known[last]
-        rise, error = mean_and_error(other.losses - held.losses, self.weights)
+        own = other.losses if losses is None else losses
+        rise, error = mean_and_error(own - held.losses, self.weights)
         return rise, error, float(np.linalg.norm(other.misses - held.misses))
 
     def decades_since_judged(self) -> float:

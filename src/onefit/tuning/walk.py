@@ -269,8 +269,9 @@ class Walk:
         best, verdict = self.seen.least, self.seen.verdicts[place]
         if verdict is None or best == place:
             return True
-        rise, error, miss = self.seen.rise(best, place)
-        return not rise - verdict.error > OUT_OF_REACH * np.hypot(error, miss)
+        losses, off = verdict.at_least
+        rise, error, miss = self.seen.rise(best, place, losses)
+        return not rise - off > OUT_OF_REACH * np.hypot(error, miss)
 
     def _keep(self, place: int, solution: Solution) -> None:
         """Keep what others may go on from: a solution, and what is known of its rows."""

@@ -172,9 +172,9 @@ def score(scoring: Scoring, pooled: Pooled) -> float:
 
 
 def is_of_means(scoring: Scoring) -> bool:
-    """Whether a score is a mean over the rows, or told by a few of them."""
+    """Whether a score is a mean over the rows, or goes like one: neither ranks nor the root of a mean do."""
     name = _scorer(scoring)[1]
-    return isinstance(name, str) and name in BY_ROW and name != "roc_auc"
+    return isinstance(name, str) and name in BY_ROW and name not in ("roc_auc", LOSSES["rmse"])
 
 
 def as_scorer(scoring: Scoring) -> Scoring:

@@ -51,3 +51,14 @@ def test_ranks_are_those_of_refitted_rows(table):
     found = np.array([one.score("auc") for one in drawn])
     assert abs(found.mean() - exact) <= 0.05
     assert roc_auc_score(y, model.predict_proba(X)[:, 1]) > exact + 0.2
+
+
+def test_roots_and_scorers_of_ones_own(table):
+    X, y = table
+    model = DecisionTreeRegressor(random_state=0).fit(X, y)
+    exact = np.sqrt(np.mean((y - _by_refits(model, X, y, "predict")) ** 2))
+    drawn = [onefit.loo(model, X, y, audit=DRAWN, rng=seed) for seed in range(10)]
+    assert np.mean([one.score("rmse") for one in drawn]) == pytest.approx(exact, rel=0.1)
+    rows = drawn[0].audit.rows
+    found = drawn[0].score(lambda estimator, X, y: -np.abs(estimator.predict(X) - y).max())
+    assert found == -np.abs(drawn[0].predictions[rows] - y[rows]).max()

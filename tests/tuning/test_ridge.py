@@ -99,4 +99,4 @@ def test_columns_that_are_badly_scaled_lose_few_digits(sizes):
             coef = np.linalg.lstsq((A / size)[kept], np.append(y, np.zeros(6))[kept], rcond=None)[0] / size
             squares.append((y[i] - X[i] @ coef) ** 2)
         assert abs(risk - np.mean(squares)) <= off + 1e-12 * risk
-        assert off <= 1e-7 * risk
+        assert off <= 1e-6 * risk

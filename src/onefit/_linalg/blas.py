@@ -16,9 +16,8 @@ from onefit.numerics import EPS
 
 TILE = 128  # rows and columns of a square that fits a fast cache
 LARGE = 1e8  # multiplications from which on several threads pay
-GRADED = (
-    1e6  # ratio of squared lengths of columns from which on ``eigh`` leaves ten digits of the smaller ones
-)
+GRADED = 1e6  # ratio of squared lengths from which on ``eigh`` leaves ten digits of the smaller
+FAINT = 1e-26  # eigenvalues beside the largest that no vector is known of
 ROW_AND_COLUMN_SCALED = 2  # which LAPACK's dgejsv calls "F"
 
 
@@ -116,7 +115,7 @@ def _of_graded(A: Array) -> tuple[Array, Array]:
     if failed:
         raise np.linalg.LinAlgError("the singular values of a triangle did not settle")
     values = (sizes * (work[0] / work[1])) ** 2
-    keep = values > 0
+    keep = values > FAINT * values.max(initial=0.0)
     return values[keep][::-1], vectors[:, :rank][:, keep][:, ::-1]
 
 

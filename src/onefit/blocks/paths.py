@@ -178,9 +178,8 @@ class Spectrum:
         """Coefficients at every strength: (p, t, J)."""
         along = product(self.vectors.T, self.sums.cross)
         shrunk = along[:, :, None] / (self.values[:, None] + alphas)[:, None, :]
-        return product(self.vectors, shrunk.reshape(len(shrunk), -1)).reshape(
-            len(self.vectors), -1, len(alphas)
-        )
+        shape = shrunk.shape[1:]
+        return product(self.vectors, shrunk.reshape(len(shrunk), shape[0] * shape[1])).reshape(-1, *shape)
 
     def leverages(self, alphas: Array) -> Directions:
         """Leverages at every strength."""

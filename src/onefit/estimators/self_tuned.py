@@ -68,6 +68,8 @@ from onefit.validation import (
     labels_of,
 )
 
+LITTLE = 0.01  # of the largest risk of a path: a smaller rise makes no other choice
+
 
 class Candidate(NamedTuple):
     """A path, and how to judge its choice thoroughly."""
@@ -265,7 +267,8 @@ class SelfTuned(Penalized):
             Where it knew so little that another strength may be the better choice.
         """
         thought = float(self.risk_path_[best])
-        if self.loo_.value - thought > UNRELIABLE * self.loo_.std_error:
+        matters = max(UNRELIABLE * self.loo_.std_error, LITTLE * float(np.nanmax(self.risk_path_)))
+        if self.loo_.value - thought > matters:
             warnings.warn(
                 f"at the strength that was chosen the {self.loo_.loss_name} is {self.loo_.value:.4g}, where "
                 f"one step for each row told {thought:.4g}: others, which are known by such steps, may be "

@@ -98,7 +98,9 @@ class Audit:
     @property
     def agrees(self) -> bool:
         """Whether every refit agreed with the approximation, and some rows were not drawn."""
-        return self.unseen > 0 and not np.any(np.abs(self.errors) > RESOLUTION * abs(self.approximate))
+        known = self.errors[np.isfinite(self.errors)]
+        agreed = known.size > 0 and not np.any(np.abs(known) > RESOLUTION * abs(self.approximate))
+        return self.unseen > 0 and bool(agreed)
 
     @property
     def short(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, overload
 
@@ -131,22 +131,29 @@ class LeftOutLosses(ABC):
             raise ValueError("there are left-out losses only, no predictions that could be scored")
         if self.sampled is None and not error:
             return score(scoring, self._pooled)
-        known = self._pooled if self.sampled is None else self._known(self.sampled)
+        known = self._known(scoring)
         losses = row_losses(scoring, known)
         weights = np.ones(len(losses)) if known.weights is None else known.weights
         found, std_error = self._corrected(scoring, mean_and_error(losses, weights)[1])
         return (found, std_error) if error else found
 
-    def _known(self, sampled: SampledPredictions) -> Pooled:
-        """Predictions of rows by the model without them, or about that."""
-        return sampled.drawn(self._pooled) if sampled.has_seen else self._pooled
+    def _known(self, scoring: str | Callable[..., float]) -> Pooled:
+        """Predictions of rows without them, or about that; without weights where a scorer takes none."""
+        if self.sampled is None or not self.sampled.has_seen:
+            return self._pooled
+        known = self.sampled.drawn(self._pooled)
+        try:
+            score(scoring, known)
+        except (TypeError, ValueError):
+            return replace(known, weights=None)
+        return known
 
     def _corrected(self, scoring: str | Callable[..., float], std_error: float) -> tuple[float, float]:
         """The score, corrected by the rows of a sample where there is one, and its standard error."""
         if self.sampled is None:
             return score(scoring, self._pooled), std_error
         if self.sampled.has_seen and not is_of_means(scoring):
-            return score(scoring, self._known(self.sampled)), std_error
+            return score(scoring, self._known(scoring)), std_error
         found, off = self.sampled.corrected(partial(score, scoring), self._pooled)
         if off > UNRELIABLE * std_error and not self.sampled.has_seen:  # there its rows tell the error
             warnings.warn(

@@ -202,6 +202,7 @@ class RidgeSpectrum:
             if _linalg.is_graded(lengths):
                 inflation = (lengths[:, None] * (V**2 @ (1.0 / (s[:, None] + alphas)))).max(axis=0)
                 ratio = np.minimum(ratio, inflation * np.sqrt(ratio))
+                ratio = np.maximum(ratio, np.sqrt(self.largest / s.min()))  # of Q itself, at any strength
         return rounding_of_slack(1.0) * ratio
 
     def left_out_residuals(

@@ -124,7 +124,8 @@ def _not_finite(values: Any) -> tuple[str, int, int] | None:
         rows, columns, entries = own.row, own.col, own.data
     else:
         try:
-            table = np.asarray(values, dtype=np.float64)
+            frame = hasattr(values, "iloc")  # of pandas, whose missing values are of many kinds
+            table = values.to_numpy(np.float64, na_value=np.nan) if frame else np.asarray(values, np.float64)
         except (TypeError, ValueError):
             return None
         rows, columns = np.indices(table.reshape(len(table), -1).shape).reshape(2, -1)
@@ -270,7 +271,8 @@ def _check_labels(values: Any) -> None:
 
 def _is_missing(label: Any) -> bool:
     """Whether it is None, or what pandas writes for it."""
-    return label is None or type(label).__name__ in ("NAType", "NaTType")
+    is_nan = isinstance(label, float) and label != label
+    return label is None or is_nan or type(label).__name__ in ("NAType", "NaTType")
 
 
 def _check_targets(y: Any, values: Any) -> None:

@@ -21,6 +21,7 @@ from onefit.torch.networks.data import Tree
 from onefit.torch.networks.mapping import mapped
 from onefit.torch.numerics.rows import check_scalar
 
+TAKE_NUMBERS = nn.CrossEntropyLoss, nn.NLLLoss
 BatchLoss: TypeAlias = Callable[[Any, Any], Tensor]  # of outputs and targets
 
 
@@ -126,19 +127,23 @@ def check_targets(loss: BatchLoss, outputs: Tree, target: Tree) -> None:
     """
     if not (isinstance(outputs, Tensor) and isinstance(target, Tensor)):
         return
-    if isinstance(loss, nn.BCEWithLogitsLoss | nn.BCELoss):
+    if type(loss) in (nn.BCEWithLogitsLoss, nn.BCELoss):  # others may do as they like
         _check_shares(type(loss).__name__, target)
-    if isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) and outputs.ndim == 2:
+    if (
+        isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
+        and type(loss) in TAKE_NUMBERS
+        and outputs.ndim == 2
+    ):
         _check_numbers(type(loss).__name__, loss.ignore_index, outputs.shape[1], target)
 
 
 def _check_shares(name: str, target: Tensor) -> None:
     if not target.is_floating_point():
         raise TypeError(f"y holds {target.dtype}, and {name} takes floats: pass y.astype(float)")
-    outside = torch.nonzero(((target < 0) | (target > 1)).reshape(len(target), -1).any(1))
+    outside = torch.nonzero((target < 0) | (target > 1))
     if len(outside):
-        row = int(outside[0])
-        raise ValueError(f"{name} takes y from 0 to 1, and row {row} has {target[row].reshape(-1)[0]:.4g}")
+        wrong = float(target[tuple(outside[0])])
+        raise ValueError(f"{name} takes y from 0 to 1, and row {int(outside[0][0])} has {wrong:.4g}")
 
 
 def _check_numbers(name: str, ignored: int, classes: int, target: Tensor) -> None:

@@ -263,7 +263,7 @@ def _check_labels(values: Any) -> None:
     missing = next((row for row, label in enumerate(labels) if _is_missing(label)), None)
     if missing is not None:
         raise ValueError(f"y holds {labels[missing]} in row {missing}: leave out rows without a label")
-    kinds = {isinstance(label, str): label for label in reversed(labels) if label == label}  # NaN is refused
+    kinds = {isinstance(label, str): label for label in reversed(labels)}
     if len(kinds) > 1:
         text, other = kinds[True], kinds[False]
         raise ValueError(f"y mixes text and numbers, such as {text!r} and {other!r}: write all as text")

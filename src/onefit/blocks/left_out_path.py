@@ -15,6 +15,7 @@ differences d to those of one strength, l⁰: what strengths are told apart by i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add
@@ -63,6 +64,18 @@ class KnownRefits(NamedTuple):
     slack: Array
 
 
+class JudgedLosses(NamedTuple):
+    """Losses of a piece of rows at a strength, (b,), differences to them, (J, b), and what is known of these.
+
+    As ``LossSums.of`` takes them.
+    """
+
+    at_reference: Array
+    differences: Array
+    exact: Mask
+    doubtful: Array
+
+
 @dataclass(eq=False)
 class JudgedRows:
     """A piece of rows, and what passes have found out about it.
@@ -99,13 +112,17 @@ class JudgedRows:
         self.strained = slack < (-1.0 if smooth else LITTLE_SLACK)
         self.exact = np.full(len(slack), smooth and by_formula.dtype == np.float64)
 
-    def sums(self, reference: int) -> LossSums:
-        """Sums of the losses, as differences to those at a strength."""
+    def refits(self, at: int) -> KnownRefits | None:
+        """Those without each row at a strength, where all of them are known."""
+        return KnownRefits(self.residuals[at], self.slack[at]) if self.rounds and self.exact[at] else None
+
+    def losses(self, reference: int) -> JudgedLosses:
+        """The losses, as differences to those at a strength."""
         losses = np.square(self.residuals)
         doubtful = _sums_of_some(losses, self.strained, self.part.weights)
         at_reference = self.residuals[reference].astype(np.float64) ** 2
         losses -= losses[reference].copy()
-        return LossSums.of(at_reference, losses, self.part.weights, self.exact.copy(), doubtful)
+        return JudgedLosses(at_reference, losses, self.exact.copy(), doubtful)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,16 +175,25 @@ class LeftOutPath:
 
     def judge(self, block: Block) -> LossSums:
         """Sum the left-out losses of the rows of a block of any size."""
-        return reduce(add, (self.judge_further(JudgedRows(part)) for part in block.parts()))
+        return reduce(add, (self.judge_further(self.judged(part)) for part in block.parts()))
+
+    def judged(self, part: Block) -> JudgedRows:
+        """What is known of a piece of rows before a pass."""
+        return JudgedRows(part)
 
     def judge_further(self, known: JudgedRows) -> LossSums:
         """Sum the left-out losses of some rows, and take down what has come to be known of them."""
+        losses, differences, exact, doubtful = self.losses(known)
+        return LossSums.of(losses, differences, known.part.weights, exact, doubtful)
+
+    def losses(self, known: JudgedRows) -> JudgedLosses:
+        """Left-out losses of some rows, which are told what has come to be known of them."""
         if known.kind is not self._kind:
             known.begin(*self.left_out_residuals(known.part), smooth=self.is_smooth)
             known.kind = self._kind
         if len(self.exactly) > known.rounds:
             self._solve_anew(known)
-        return known.sums(self.reference)
+        return known.losses(self.reference)
 
     def _solve_anew(self, known: JudgedRows) -> None:
         """Solve rows at strengths at which they have not been."""
@@ -254,7 +280,7 @@ class LeftOutPath:
         return slack
 
 
-def joined(paths: list[LeftOutPath]) -> LeftOutPath:
+def joined(paths: Sequence[LeftOutPath]) -> LeftOutPath:
     """Several paths on the same rows, to be judged in one pass."""
     if len(paths) == 1:
         return paths[0]

@@ -10,7 +10,7 @@ so that columns far from zero lose no digits, in whatever order blocks are joine
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -132,6 +132,11 @@ class RowSums:
             self.squares + weight * y**2,
             has_intercept=False,
         )
+
+    def of_response(self, k: int) -> RowSums:
+        """Return the sums of one of several responses."""
+        cross, squares, means = self.cross[:, [k]], self.squares[[k]], self.y_means[[k]]
+        return replace(self, cross=cross, squares=squares, y_means=means)
 
     @property
     def spread(self) -> float:

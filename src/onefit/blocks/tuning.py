@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -13,10 +13,12 @@ from onefit._typing import Array, Index, Mask
 from onefit.blocks.guessed import SURELY
 from onefit.blocks.left_out_path import KnownRefits, LeftOutPath, SolvedAnew, joined
 from onefit.blocks.loss_sums import LossSums
+from onefit.blocks.outputs import OutputsPath, joined_outputs
 from onefit.blocks.passes import Passes
 from onefit.blocks.paths import net_path, ridge_path, solved_anew
 from onefit.blocks.rows import ArrayRows, Rows
 from onefit.blocks.sums import RowSums
+from onefit.numerics import TINY
 from onefit.tuning.contest import Contest
 from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
 from onefit.tuning.path import JudgedPath
@@ -50,24 +52,30 @@ class Places(NamedTuple):
         return Places(*(np.union1d(one, other) for one, other in zip(self, more, strict=True)))
 
 
-class PathModels(Protocol):
+P = TypeVar("P", LeftOutPath, OutputsPath)
+
+
+class PathModels(Protocol[P]):
     """What is judged along some paths."""
 
     @property
     def sums(self) -> RowSums:
         """Over the rows."""
 
-    def paths(self, strengths: list[Array], surely: float) -> list[LeftOutPath]:
+    def paths(self, strengths: list[Array], surely: float) -> list[P]:
         """Solve each at its strengths, or at the first ones, past which nothing matters: ``guessed``."""
 
-    def anew(self, paths: list[LeftOutPath], strengths: list[Array], at: list[Places]) -> list[SolvedAnew]:
-        """What solves rows anew at places of each; nothing where the formula is all there is."""
+    def joined(self, paths: list[P]) -> P:
+        """All of them, to be judged in one pass."""
 
-    def are_told_at_once(self, count: int) -> bool:
-        """Whether rows are solved anew at so many strengths in no longer than folds would take."""
+    def anew(self, path: P, paths: list[P], strengths: list[Array], at: list[Places]) -> P:
+        """All of them, with rows solved anew at places of each; the same if there is only the formula."""
 
-    def pulls(self, coefs: Array, risks: Array) -> Array:
-        """How hard a column pulls at coefficients with such risks, in standard errors: (J,)."""
+    def seconds_anew(self, count: float) -> float:
+        """What it takes to solve rows anew at so many strengths."""
+
+    def pulls(self, path: P, risks: Array) -> Array:
+        """How hard a column pulls at models with such risks, in standard errors: (J,)."""
 
 
 class RidgeModels(NamedTuple):
@@ -78,14 +86,19 @@ class RidgeModels(NamedTuple):
     def paths(self, strengths: list[Array], surely: float) -> list[LeftOutPath]:
         return [ridge_path(self.sums, alphas) for alphas in strengths]
 
-    def anew(self, paths: list[LeftOutPath], strengths: list[Array], at: list[Places]) -> list[SolvedAnew]:
-        return []
+    def joined(self, paths: list[LeftOutPath]) -> LeftOutPath:
+        return joined(paths)
 
-    def are_told_at_once(self, count: int) -> bool:
-        return False
+    def anew(
+        self, path: LeftOutPath, paths: list[LeftOutPath], strengths: list[Array], at: list[Places]
+    ) -> LeftOutPath:
+        return path
 
-    def pulls(self, coefs: Array, risks: Array) -> Array:
-        return self.sums.largest_pull(coefs, risks)
+    def seconds_anew(self, count: float) -> float:
+        return np.inf
+
+    def pulls(self, path: LeftOutPath, risks: Array) -> Array:
+        return self.sums.largest_pull(path.coefs, risks)
 
 
 class NetModels(NamedTuple):
@@ -101,7 +114,19 @@ class NetModels(NamedTuple):
             for alphas, ratio in zip(strengths, self.ratios, strict=True)
         ]
 
-    def anew(self, paths: list[LeftOutPath], strengths: list[Array], at: list[Places]) -> list[SolvedAnew]:
+    def joined(self, paths: list[LeftOutPath]) -> LeftOutPath:
+        return joined(paths)
+
+    def anew(
+        self, path: LeftOutPath, paths: list[LeftOutPath], strengths: list[Array], at: list[Places]
+    ) -> LeftOutPath:
+        more = self.solved_anew(paths, strengths, at)
+        return path.anew(more) if more else path
+
+    def solved_anew(
+        self, paths: Sequence[LeftOutPath], strengths: list[Array], at: list[Places]
+    ) -> list[SolvedAnew]:
+        """What solves rows anew at places of each path, as they are in all of them."""
         found, start = list[SolvedAnew](), 0
         for path, alphas, ratio, places in zip(paths, strengths, self.ratios, at, strict=True):
             for which, are_all in ((places.strained, False), (places.all, True)):
@@ -112,11 +137,49 @@ class NetModels(NamedTuple):
             start += len(alphas)
         return found
 
-    def are_told_at_once(self, count: int) -> bool:
-        return cost.patterns(self.sums.count, len(self.sums.means), count).seconds <= cost.IN_A_PATH
+    def seconds_anew(self, count: float) -> float:
+        return cost.patterns(self.sums.count, len(self.sums.means), count).seconds
 
-    def pulls(self, coefs: Array, risks: Array) -> Array:
-        return self.sums.largest_pull(coefs, risks, nonnegative=self.nonnegative)
+    def pulls(self, path: LeftOutPath, risks: Array) -> Array:
+        return self.sums.largest_pull(path.coefs, risks, nonnegative=self.nonnegative)
+
+
+class OutputModels(NamedTuple):
+    """The same of several responses with one strength."""
+
+    sums: RowSums
+    outputs: tuple[NetModels, ...]
+
+    @classmethod
+    def of(cls, models: NetModels) -> OutputModels:
+        """Take the responses apart."""
+        each = (models._replace(sums=models.sums.of_response(k)) for k in range(len(models.sums.squares)))
+        return cls(models.sums, tuple(each))
+
+    def paths(self, strengths: list[Array], surely: float) -> list[OutputsPath]:
+        each = (models.paths(strengths, np.inf) for models in self.outputs)  # all as far as the others
+        return [OutputsPath.of(own) for own in zip(*each, strict=True)]
+
+    def joined(self, paths: list[OutputsPath]) -> OutputsPath:
+        return joined_outputs(paths)
+
+    def anew(
+        self, path: OutputsPath, paths: list[OutputsPath], strengths: list[Array], at: list[Places]
+    ) -> OutputsPath:
+        outputs = zip(*(one.outputs for one in paths), strict=True)
+        pairs = zip(self.outputs, outputs, strict=True)
+        more = [models.solved_anew(own, strengths, at) for models, own in pairs]
+        return path.anew(more) if any(more) else path
+
+    def seconds_anew(self, count: float) -> float:
+        return sum(models.seconds_anew(count) for models in self.outputs)
+
+    def pulls(self, path: OutputsPath, risks: Array) -> Array:
+        """The risk of each response is taken to be the share of all that is guessed to be its own."""
+        of_all = risks / np.maximum(path.guessed_risks, TINY)
+        pairs = zip(self.outputs, path.outputs, strict=True)
+        pulls = [models.pulls(own, own.guessed_risks * of_all) for models, own in pairs]
+        return np.asarray(np.max(pulls, axis=0))
 
 
 def tune_ridge(rows: Rows, sums: RowSums, grid: Grid, selection: Selection = "bagged_se") -> TunedPath:
@@ -139,7 +202,7 @@ def tune_net(
     ----------
     rows : Rows
     sums : RowSums
-        Over them; about zero for models without an intercept.
+        Over them; about zero for models without an intercept.  Several responses share a strength.
     grids : sequence of (float, Grid)
         ``l1_ratio``, and its strengths.
     selection : "bagged_se", "bagged", "min" or "1se"
@@ -149,16 +212,20 @@ def tune_net(
         Whether no coefficient goes below zero.
     """
     ratios = tuple(ratio for ratio, _ in grids)
-    models = NetModels(sums, ratios, nonnegative)
-    found = _tuned(rows, [grid for _, grid in grids], models, selection, early_stopping=early_stopping)
+    models, own = NetModels(sums, ratios, nonnegative), [grid for _, grid in grids]
+    if len(sums.squares) == 1:
+        found = _tuned(rows, own, models, selection, early_stopping=early_stopping)
+    else:
+        found = _tuned(rows, own, OutputModels.of(models), selection, early_stopping=early_stopping)
     best = min(range(len(found)), key=lambda k: float(found[k].risks[found[k].best]))
     return ratios[best], found[best]
 
 
 def _tuned(
-    rows: Rows, grids: list[Grid], models: PathModels, selection: Selection, *, early_stopping: bool
+    rows: Rows, grids: list[Grid], models: PathModels[P], selection: Selection, *, early_stopping: bool
 ) -> list[TunedPath]:
-    may_end = early_stopping and isinstance(rows, ArrayRows)  # others are not gone over again for a guess
+    # other rows are not gone over again for a guess
+    may_end: bool = early_stopping and isinstance(rows, ArrayRows)
     attempts = (
         _tuned_along(rows, grids, models, selection, surely, early_stopping=early_stopping)
         for surely in (*(SURELY if may_end else ()), np.inf)
@@ -169,33 +236,33 @@ def _tuned(
 def _tuned_along(
     rows: Rows,
     grids: list[Grid],
-    models: PathModels,
+    models: PathModels[P],
     selection: Selection,
     surely: float,
     *,
     early_stopping: bool,
 ) -> list[TunedPath] | None:
     """Tune on what a guess leaves of paths: None where left-out losses do not end them there."""
-    passes, strengths, paths = Passes(rows), [grid.values for grid in grids], list[LeftOutPath]()
+    passes, strengths, paths = Passes(rows), [grid.values for grid in grids], list[P]()
     while not paths:
         paths = models.paths(strengths, surely)
         strengths, paths = _longer(models, grids, strengths, [path.guessed_risks for path in paths], paths)
         if paths:
             held = [alphas[: path.coefs.shape[1]] for alphas, path in zip(strengths, paths, strict=True)]
-            path, known = joined(paths), _at_first(models, held)
-            path = path.anew(models.anew(paths, held, known))
+            known = _at_first(models, held)
+            path = models.anew(models.joined(paths), paths, held, known)
             passes.begin()
             losses = passes.total(path)
             ends = np.cumsum([len(alphas) for alphas in held])[:-1]
             strengths, paths = _longer(models, grids, strengths, np.split(losses.risks, ends), paths)
     places = np.split(np.arange(len(losses.risks)), ends)
-    while more := _to_solve_anew([losses.of_some(at) for at in places], known, len(path.coefs)):
-        if not (exactly := models.anew(paths, held, more)):
+    while more := _to_solve_anew(models, [losses.of_some(at) for at in places], known):
+        if (further := models.anew(path, paths, held, more)) is path:
             break
-        path, known = path.anew(exactly), [one.plus(new) for one, new in zip(known, more, strict=True)]
+        path, known = further, [one.plus(new) for one, new in zip(known, more, strict=True)]
         losses = passes.total(path)
     own = list(zip(grids, held, [losses.of_some(at) for at in places], strict=True))
-    pulls, p = models.pulls(path.coefs, losses.risks), len(path.coefs)
+    pulls, p = models.pulls(path, losses.risks), len(path.coefs)
     may_end = [(pulls[at] <= largest_by_chance(p)) & early_stopping for at in places]
     pulled = [pulls[at] > usual_by_chance(p) for at in places]
     told = zip(held, strengths, own, may_end, strict=True)
@@ -203,49 +270,48 @@ def _tuned_along(
         return None
     ways = zip(places, own, may_end, pulled, strict=True)
     seen = [at[0] + visited(*one, there, on) for at, one, there, on in ways]
-    found = chosen_of(np.concatenate(held), (path.coefs.T, path.intercepts), losses, seen, selection)
+    solved = np.swapaxes(path.coefs, 0, 1), path.intercepts
+    found = chosen_of(np.concatenate(held), solved, losses, seen, selection)
     chosen = (int(at[one.best]) for at, one in zip(seen, found, strict=True))
     return [replace(one, refits=passes.refits(at)) for one, at in zip(found, chosen, strict=True)]
 
 
 def _longer(
-    models: PathModels,
+    models: PathModels[P],
     grids: list[Grid],
     strengths: list[Array],
     risks: list[Array],
-    paths: list[LeftOutPath],
-) -> tuple[list[Array], list[LeftOutPath]]:
+    paths: list[P],
+) -> tuple[list[Array], list[P]]:
     """Longer grids, whose paths are to be solved, where there is more to find at an end; else as it is."""
     chance = usual_by_chance(len(models.sums.means))
-    pulled = [models.pulls(path.coefs, one) > chance for path, one in zip(paths, risks, strict=True)]
+    pulled = [models.pulls(path, one) > chance for path, one in zip(paths, risks, strict=True)]
     more = [longer(*each) for each in zip(grids, strengths, risks, pulled, strict=True)]
     as_long = all(len(a) == len(b) for a, b in zip(more, strengths, strict=True))
     return (strengths, paths) if as_long else (more, [])
 
 
-def _at_first(models: PathModels, strengths: list[Array]) -> list[Places]:
+def _at_first(models: PathModels[P], strengths: list[Array]) -> list[Places]:
     """Strengths at which rows are solved anew before anything is known: all, if that takes little."""
     counts = [len(alphas) for alphas in strengths]
-    at_once = models.are_told_at_once(sum(counts))
+    at_once = models.seconds_anew(sum(counts)) <= cost.IN_A_PATH  # no longer than folds would take
     return [Places(np.arange(at_once * count), np.arange(0)) for count in counts]
 
 
-def _to_solve_anew(losses: list[LossSums], known: list[Places], p: int) -> list[Places]:
+def _to_solve_anew(models: PathModels[P], losses: list[LossSums], known: list[Places]) -> list[Places]:
     """More strengths at which rows whose pattern changes are to be solved; empty where all is told.
 
     First those whose risk hangs on rows with little slack; then those that may be the choice, as many as a
     race affords, or, where they may be too many for one, all of them or none.
     """
-    n, none = losses[0].count, np.arange(0)
-    each = cost.patterns(n, p, 1).seconds
+    none, each = np.arange(0), models.seconds_anew(1)
     strained = [
         np.setdiff1d(own.in_doubt(), np.union1d(*one)) for own, one in zip(losses, known, strict=True)
     ]
     if any(at.size for at in strained):
         return [Places(none, at) for at in strained]
-    races = (
-        not cost.is_tall(n, p) and cost.NEAR * sum(len(own.first) for own in losses) * each <= cost.IN_A_RACE
-    )
+    is_tall = cost.is_tall(models.sums.count, len(models.sums.means))
+    races = not is_tall and cost.NEAR * sum(len(own.first) for own in losses) * each <= cost.IN_A_RACE
     near = [
         np.setdiff1d(own.near(), one.all, assume_unique=True) for one, own in zip(known, losses, strict=True)
     ]
@@ -325,7 +391,7 @@ def chosen_of(
     ----------
     strengths : (J,) array
         Of all paths.
-    solved : (J, p) and (J,) arrays
+    solved : (J, p) and (J,) arrays, or (J, p, t) and (J, t)
         Coefficients and intercepts.
     losses : LossSums
     seen : list of int arrays

@@ -39,8 +39,10 @@ from onefit.losses import Logistic, Loss, Squared, Tweedie
 from onefit.metrics import LinearMetric, LogLoss, SquaredError, metric_of_loss
 from onefit.numerics import KNOWN
 from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
+from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
 from onefit.solvers.null_model import strength_of_single_coefficients
+from onefit.solvers.solve import solve
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
 from onefit.validation import check_column_sizes, check_several_rows, is_count
@@ -62,8 +64,8 @@ class TunedOnRows:
         Chosen share of the ℓ1 part.
     path : TunedPath
         Its strengths as the estimator calls them.
-    judge : ChosenStrength
-        By which single rows are judged.
+    judge : ChosenStrength or None
+        By which single rows are judged; None for several responses.
     metric : LinearMetric
     count : int
         Rows with weight.
@@ -71,7 +73,7 @@ class TunedOnRows:
 
     ratio: float
     path: TunedPath
-    judge: ChosenStrength
+    judge: ChosenStrength | None
     metric: LinearMetric
     count: int
 
@@ -83,32 +85,41 @@ class TunedOnRows:
     @property
     def coefficients(self) -> tuple[Array, Any]:
         """Coefficients and intercept of the choice, in the shapes of scikit-learn."""
-        coef, level = self.path.coefs[self.path.best], float(self.path.levels[self.path.best])
-        return (coef, level) if self.classes is None else (coef[None], np.array([level]))
+        coef, level = self.path.coefs[self.path.best], self.path.levels[self.path.best]
+        if np.ndim(level):
+            return coef.T, level
+        return (coef, float(level)) if self.classes is None else (coef[None], np.array([level]))
 
     def estimate(self, rows: Rows) -> BlocksEstimate:
         """Risk of the choice, and how far it may be off, in one more pass."""
+        assert self.judge is not None
         return estimate_rows(rows, self.judge, self.metric, count=self.count, classes=self.classes)
 
-    def values(self, rows: ArrayRows) -> RowValues:
-        """Left-out values of all rows, in one more pass where refits are not known."""
-        refits = self.path.refits
-        if refits is None:
-            return RowValues.joined(list(rows.each(self.judge.left_out)))
-        best, weights = self.path.best, np.ones(len(rows.y)) if rows.weights is None else rows.weights
-        fitted = times(rows.X, self.path.coefs[best]) + self.path.levels[best]
-        return self.judge.of_refits(fitted, rows.y, weights, refits)
-
-    def left_out(self, fit: Fit, values: RowValues, judgement: Judgement) -> LeftOut:
-        """Left-out predictors of the pass; rows are left out anew, worst first, until bounds are enough."""
+    def left_out(self, problem: Problem, rows: ArrayRows, judgement: Judgement) -> LeftOut:
+        """Left-out predictors of one more pass; those of the worst rows anew, until bounds are enough."""
+        best = self.path.best
+        fit = Fit(problem, self.path.coefs[best], self.path.levels[best])
+        if self.judge is None:
+            return judgement.thoroughly(solve(fit), 0.0)
+        values = self._values(self.judge, rows)
+        fit = fit.known(eta=values.fitted)
         own, weights = judgement.yardstick, judgement.weights
-        rows = np.arange(len(weights))
-        off = np.where(weights > 0, weights * own.spread(rows, values.left_out, values.bounds), 0.0)
-        _, error = mean_and_error(own.losses(rows, values.left_out), weights)
+        every = np.arange(len(weights))
+        off = np.where(weights > 0, weights * own.spread(every, values.left_out, values.bounds), 0.0)
+        _, error = mean_and_error(own.losses(every, values.left_out), weights)
         order = np.argsort(off, kind="stable")
         far = order[~(np.cumsum(off[order]) <= KNOWN * error * weights.sum())]
         found = LeftOut(fit, values.left_out, values.bounds, values.leverages, values.slack)
         return _left_out_anew(found, np.sort(far), own) if far.size else found
+
+    def _values(self, judge: ChosenStrength, rows: ArrayRows) -> RowValues:
+        """Left-out values of all rows, in a pass where refits are not known."""
+        refits = self.path.refits
+        if refits is None:
+            return RowValues.joined(list(rows.each(judge.left_out)))
+        best, weights = self.path.best, np.ones(len(rows.y)) if rows.weights is None else rows.weights
+        fitted = times(rows.X, self.path.coefs[best]) + self.path.levels[best]
+        return judge.of_refits(fitted, rows.y, weights, refits)
 
 
 def _left_out_anew(found: LeftOut, far: Index, yardstick: Yardstick) -> LeftOut:
@@ -162,7 +173,7 @@ def goes_in_passes(model: SelfTuned, sample: Sample) -> bool:
     if not model._mean_scaled:
         return cost.is_tall(n, p) and n * p > SAMPLE
     strengths = int(model.alphas) if is_count(model.alphas) else np.size(model.alphas)
-    count = strengths * len(model._ratios())
+    count = strengths * len(model._ratios()) * sample.target[0].size
     counting = sample.weights[sample.weights > 0]  # an ℓ2 part shrinks by unequal shares of unequal weights
     can_be_exact = p < n and (np.ptp(counting) == 0 or all(ratio == 1 for ratio in model._ratios()))
     if can_be_exact and cost.patterns(n, p, cost.NEAR * count).seconds <= cost.IN_A_RACE:
@@ -191,7 +202,7 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
     model : SelfTuned
         For which ``has_passes`` holds.
     rows : Rows
-        With one response.
+        With several responses, which share their strengths, only where they have an ℓ1 part.
     """
     about_means = rows.total(RowSums.of)
     check_several_rows(about_means.count)
@@ -213,6 +224,8 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
         grid = model._grid_between(lambda: decades(Spectrum.of(sums).largest))
         path = tune_ridge(rows, sums, grid, model.selection)
     alpha *= float(path.strengths[path.best])
+    if len(sums.squares) > 1:
+        return TunedOnRows(ratio, path, None, SquaredError(), sums.count)
     chosen = ChosenStrength.of_squares(
         sums,
         path.coefs[path.best],
@@ -227,7 +240,7 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
 def kinked_grid(model: SelfTuned, sums: RowSums, ratio: float) -> Grid:
     """Strengths of a mean of squares and a penalty with an ℓ1 part, from sums over the rows."""
     check_eps(model.eps)
-    pull = np.maximum(sums.cross[:, 0], 0.0) if model.positive else sums.cross[:, 0]
+    pull = np.maximum(sums.cross, 0.0) if model.positive else sums.cross
     null = strength_of_single_coefficients(mixed(ratio), pull / sums.weight)
     curvature = sums.gram.diagonal()
     ridge = np.full(len(curvature), (1.0 - ratio) * sums.weight)

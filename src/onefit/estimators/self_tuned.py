@@ -238,10 +238,13 @@ class SelfTuned(Penalized):
 
     def _goes_in_blocks(self, sample: Sample, judgement: Judgement) -> bool:
         """Whether passes over the rows are cheaper than a fit at a time."""
-        if not (judgement.is_by_row and sample.target.ndim == 1 and sample.offset is None):
+        one_output = sample.target.ndim == 1
+        if not (judgement.is_by_row and (one_output or self._mean_scaled) and sample.offset is None):
             return False
         if has_passes(self):
             return goes_in_passes(self, sample)
+        if not one_output:
+            return False
         (n, p), large = sample.X.shape, isinstance(sample.X, np.ndarray) and sample.X.size > SAMPLE
         starts_near = rows_of_sample(p) * p <= SAMPLE  # passes begin at the solutions on a sample of rows
         return large and is_tall(n, p) and starts_near and has_curved_passes(self)
@@ -251,11 +254,8 @@ class SelfTuned(Penalized):
         rows = ArrayRows(sample.X, y, sample.weights if sample.weighted else None, n_jobs=self.n_jobs)
         found = tune_rows(self, rows) if has_passes(self) else tune_curved(self, rows)
         self._take_rows(found)
-        values = found.values(rows)
-        path = found.path
-        problem = self._problem(sample, float(path.strengths[path.best]), found.ratio)
-        fit = Fit(problem, path.coefs[path.best], path.levels[path.best]).known(eta=values.fitted)
-        self._judge(sample, found.left_out(fit, values, judgement))
+        problem = self._problem(sample, float(found.path.strengths[found.path.best]), found.ratio)
+        self._judge(sample, found.left_out(problem, rows, judgement))
         self._take_risk(found.path.best, "compare it with onefit.loo of models at strengths near by")
 
     def _take_risk(self, best: int, remedy: str) -> None:

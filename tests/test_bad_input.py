@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -401,3 +402,14 @@ def test_metrics_are_no_scorers():
 def test_none_is_no_number_of_strengths():
     with pytest.raises(ValueError, match="leave it out for the default"):
         onefit.LassoLOO(alphas=None).fit(np.ones((5, 1)), np.arange(5.0))
+
+
+@pytest.mark.parametrize("shape", [(20,), (20, 2)])
+def test_targets_that_are_none_are_named(shape):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 2)), rng.normal(size=shape).astype(object)
+    fitted = Ridge().fit(X, y.astype(float))
+    y[7] = None
+    for call in (onefit.LassoLOO().fit, partial(onefit.loo, fitted)):
+        with pytest.raises(ValueError, match="y holds None in row 7: leave out rows without a target"):
+            call(X, y)

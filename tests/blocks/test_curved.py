@@ -128,3 +128,12 @@ def test_where_the_constant_model_is_the_solution_nothing_is_left_to_fall():
     plain = LogisticLOO(Cs=[streamed.C_], l1_ratio=1.0).fit(X, y)
     np.testing.assert_allclose(streamed.coef_, plain.coef_, rtol=1e-7)
     np.testing.assert_allclose(streamed.intercept_, plain.intercept_, rtol=1e-7)
+
+
+def test_a_path_goes_on_where_columns_tell_only_together():
+    rng = np.random.default_rng(3)
+    signal, noise = rng.normal(size=1500), 100 * rng.normal(size=1500)
+    X = np.column_stack([noise, noise + signal, 300 * rng.normal(size=(1500, 3))])
+    y = signal + 0.5 * rng.normal(size=1500) > 0
+    in_memory, in_blocks = (LogisticLOO(l1_ratio=1.0).fit(*own) for own in ((X, y), (ArraySource(X, y),)))
+    assert in_blocks.loo_.value == pytest.approx(in_memory.loo_.value, rel=1e-3)

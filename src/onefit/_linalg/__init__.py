@@ -5,12 +5,10 @@ from onefit._linalg.blas import (
     bordered,
     centred_gram,
     eigh,
-    is_graded,
     less_outer_products,
     mirrored,
     one_thread,
     one_thread_if_small,
-    positive_eigenpairs,
     product,
     scaled_gram,
     times_upper,
@@ -46,16 +44,20 @@ from onefit._linalg.factorization import (
     factor_solve,
     half_solve,
     inverse_diagonal,
-    low_rank_roots,
-    null_space,
-    pseudo_factor,
     solve_each,
     solve_inside,
     solve_or_fit,
     triangular_inverse,
-    wide_pseudo_factor,
 )
 from onefit._linalg.rows import row_diagonals, row_matrices, row_times, weighted_rows, with_axes
+from onefit._linalg.semidefinite import (
+    is_graded,
+    low_rank_roots,
+    null_space,
+    positive_eigenpairs,
+    pseudo_factor,
+    wide_pseudo_factor,
+)
 from onefit._linalg.span import FewerColumns, RowSpan, SomeOfThem, row_span
 
 __all__ = [

@@ -8,17 +8,13 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas
 from threadpoolctl import ThreadpoolController
 
 from onefit._typing import Array
-from onefit.numerics import EPS
 
 TILE = 128  # rows and columns of a square that fits a fast cache
 LARGE = 1e8  # multiplications from which on several threads pay
-GRADED = 1e6  # ratio of squared lengths from which on ``eigh`` leaves ten digits of the smaller
-FAINT = 1e-26  # eigenvalues beside the largest that no vector is known of
-ROW_AND_COLUMN_SCALED = 2  # which LAPACK's dgejsv calls "F"
 
 
 def one_thread_if_small(X: Any) -> AbstractContextManager[Any]:
@@ -80,43 +76,6 @@ def eigh(A: Array) -> tuple[Array, Array]:
     if A.shape[0] == 0:
         return np.empty(0), np.empty((0, 0))
     return scipy.linalg.eigh(A, lower=True, driver="evd", check_finite=False)
-
-
-def positive_eigenpairs(A: Array) -> tuple[Array, Array]:
-    """Those of a positive semi-definite matrix whose eigenvalues are above rounding: (r,) and (k, r)."""
-    if is_graded(A.diagonal()):
-        return _of_graded(A)
-    values, vectors = eigh(A)
-    keep = values > len(values) * EPS * max(float(values.max(initial=0.0)), 1e-300)
-    return values[keep], vectors[:, keep]
-
-
-def is_graded(diagonal: Array, ratio: float = GRADED) -> bool:
-    """Whether columns with these squared lengths are in units too different, by default for ``eigh``."""
-    largest, least = diagonal.max(initial=0.0), diagonal.min(initial=np.inf, where=diagonal > 0)
-    return bool(least * ratio < largest < np.inf)
-
-
-def _of_graded(A: Array) -> tuple[Array, Array]:
-    """The same of columns in very different units, A = S C S: as well as the condition of C lets.
-
-    Beside the largest eigenvalue ``eigh`` takes the smaller ones for rounding.  With a Cholesky factor with
-    pivots, C = L Lᵀ, they are the squares of the singular values of S L, which one-sided Jacobi rotations
-    find to as many digits each (Demmel and Veselić 1992; Drmač and Veselić 2008).
-    """
-    units = np.sqrt(np.maximum(A.diagonal(), 0.0))
-    held = np.flatnonzero(units)
-    scaled = np.asfortranarray(A[np.ix_(held, held)] / np.outer(units[held], units[held]))
-    L, order, rank, _ = lapack.dpstrf(scaled, lower=1, tol=len(held) * EPS)
-    root = np.zeros((len(A), int(rank)), order="F")
-    rows = held[order - 1]
-    root[rows] = units[rows, None] * np.tril(L)[:, :rank]
-    sizes, vectors, _, work, _, failed = lapack.dgejsv(root, joba=ROW_AND_COLUMN_SCALED, jobu=0, jobv=3)
-    if failed:
-        raise np.linalg.LinAlgError("the singular values of a triangle did not settle")
-    values = (sizes * (work[0] / work[1])) ** 2
-    keep = values > FAINT * values.max(initial=0.0)
-    return values[keep][::-1], vectors[:, :rank][:, keep][:, ::-1]
 
 
 def mirrored(lower: Array) -> Array:

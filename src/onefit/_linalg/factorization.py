@@ -12,9 +12,10 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import blas, lapack
 
-from onefit._linalg.blas import eigh, mirrored, positive_eigenpairs, product, times_upper
+from onefit._linalg.blas import mirrored, product, times_upper
 from onefit._linalg.columns import as_columns
-from onefit._typing import Array, Index, Mask
+from onefit._linalg.semidefinite import Pivoted, inverse_root, positive_eigenpairs
+from onefit._typing import Array, Mask
 from onefit.numerics import EPS, NOISE
 
 ALONE = 30  # columns from which on systems are solved one by one, by a Cholesky factor each
@@ -96,115 +97,6 @@ def half_solve(L: Array, block: Array) -> Array:
     if block.flags.c_contiguous:
         return trsm(1.0, L, block.T, side=0, lower=1, overwrite_b=1).T
     return trsm(1.0, L, block, side=1, lower=1, trans_a=1, overwrite_b=1)
-
-
-def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
-    """W (k, r) with W Wᵀ = K⁺, for a positive semi-definite K (lower triangle read).
-
-    The rank is judged after scaling K to a unit diagonal, so that units of measurement do not matter, by a
-    Cholesky factor with pivoting (Higham 2002, section 10.3): K = B Bᵀ with B (k, r), and with B = Q R,
-    K⁺ = Q (R Rᵀ)⁻¹ Qᵀ.
-    """
-    return Pivoted.of(K, rtol).pseudo_factor()
-
-
-def _inverse_root(B: Array) -> Array:
-    """W with W Wᵀ = (B Bᵀ)⁺, for B (k, r) of full rank."""
-    Q, R = np.linalg.qr(B)
-    return blas.dtrsm(1.0, R, Q, side=1, trans_a=1) if R.size else B
-
-
-def low_rank_roots(K: Array, rtol: float) -> Array:
-    """B (t, k, r) with B Bᵀ = K but for this share of the largest element, of t semi-definite matrices K.
-
-    By pivoted Cholesky, a pivot of all of them at a time; columns of B beyond the rank of its K are zero.
-    Not scaled to a unit diagonal, where all pivots would be equal and rounding say which is first.
-    """
-    numbers, (count, size) = np.arange(len(K)), K.shape[:2]
-    left = np.diagonal(K, axis1=1, axis2=2).copy()
-    least = rtol * left.max(axis=1, initial=0.0)
-    B = np.zeros((count, size, size))
-    for r in range(size):
-        pivot = left.argmax(axis=1)
-        largest = left[numbers, pivot]
-        is_left = largest > least
-        if not is_left.any():
-            return B[:, :, :r]
-        column = K[numbers, :, pivot] - np.einsum("tkr,tr->tk", B[:, :, :r], B[numbers, pivot, :r])
-        column *= (is_left / np.sqrt(np.where(is_left, largest, 1.0)))[:, None]
-        B[:, :, r] = column
-        left -= column**2
-        left[numbers[is_left], pivot[is_left]] = 0.0
-    return B
-
-
-def null_space(K: Array, rtol: float = 1e-11) -> Array:
-    """A basis (k, k − r) of what a positive semi-definite K takes to zero, one dependent column a vector.
-
-    The rank is judged as by ``pseudo_factor``: with pivots K = [L; M] [L; M]ᵀ, and K [L⁻ᵀ Mᵀ; −I] = 0.
-    """
-    return Pivoted.of(K, rtol).null_space()
-
-
-class Pivoted(NamedTuple):
-    """A positive semi-definite K, scaled to a unit diagonal and factored with pivots.
-
-    Attributes
-    ----------
-    diagonal : (k,) array
-        Of K.
-    factor : (k, k) array
-        [L; M], of which the first ``rank`` columns count.
-    order : (k,) int array
-        Which columns its rows are of.
-    rank : int
-    """
-
-    diagonal: Array
-    factor: Array
-    order: Index
-    rank: int
-
-    @classmethod
-    def of(cls, K: Array, rtol: float = 1e-11) -> Self:
-        diagonal = K.diagonal().copy()
-        root = np.sqrt(np.maximum(diagonal, 0.0))
-        inverse_scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
-        with np.errstate(invalid="ignore"):  # of a K that is not finite
-            scaled = np.asfortranarray(K * np.outer(inverse_scale, inverse_scale))
-        factor, order, rank, _ = lapack.dpstrf(scaled, lower=1, tol=rtol)
-        return cls(diagonal, np.tril(factor), order - 1, int(rank))
-
-    @property
-    def root(self) -> Array:
-        """Of the diagonal: (k,)."""
-        return np.sqrt(np.maximum(self.diagonal, 0.0))
-
-    def pseudo_factor(self) -> Array:
-        if not np.all(np.isfinite(self.diagonal)):
-            return np.full((len(self.diagonal), 1), np.nan)
-        B = np.empty((len(self.diagonal), self.rank))
-        B[self.order] = self.factor[:, : self.rank]
-        return _inverse_root(self.root[:, None] * B)
-
-    def null_space(self) -> Array:
-        free, left, root = self.order[: self.rank], self.order[self.rank :], self.root[:, None]
-        basis = np.zeros((len(root), len(left)))
-        if basis.size:
-            below = self.factor[self.rank :, : self.rank].T
-            L = self.factor[: self.rank, : self.rank]
-            basis[free] = blas.dtrsm(1.0, L, below, lower=1, trans_a=1)
-            basis[left] = -np.eye(len(left))
-        return np.divide(basis, root, out=basis, where=root > 0)
-
-
-def wide_pseudo_factor(X: Any, means: Array | None, d: Array, rtol: float = 1e-11) -> Array:
-    """W (k, r) with W Wᵀ = (Zᵀ diag(d) Z)⁺ for the centred rows Z, from their n × n Gram matrix."""
-    root = np.sqrt(np.maximum(d, 0.0))[:, None]
-    Z = np.vstack([block for _, block in as_columns(X).blocks(means)]) * root
-    values, vectors = eigh(product(Z, Z.T))
-    keep = values > rtol * max(float(values.max(initial=0.0)), 1e-300)
-    return product(Z.T, vectors[:, keep] / values[keep])
 
 
 class OfRows(NamedTuple):
@@ -294,7 +186,7 @@ class Factorization:
             return cls(root[:, None] * L, True, condition(L))
         B = np.empty((len(root), rank))
         B[order] = pivoted[:rank].T
-        W = _inverse_root(root[:, None] * B)
+        W = inverse_root(root[:, None] * B)
         return cls(W, False, float(np.sum((root[:, None] * W) ** 2)))
 
     @classmethod

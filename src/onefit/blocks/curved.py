@@ -9,7 +9,7 @@ from typing import NamedTuple, final
 import numpy as np
 
 from onefit._linalg import cholesky, condition
-from onefit._typing import Array, Mask
+from onefit._typing import Array
 from onefit.blocks.chosen import ChosenStrength
 from onefit.blocks.models import Knots, Models, Points, Quadratic, null_points, summed
 from onefit.blocks.newton import (
@@ -32,7 +32,7 @@ from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
 from onefit.solvers.newton import solve
 from onefit.tuning.grid import Grid
-from onefit.tuning.pulls import held, in_errors, usual_by_chance
+from onefit.tuning.pulls import held, in_errors, largest_by_chance, usual_by_chance
 from onefit.tuning.selection import Selection
 
 ROUGH = 1e-3  # of h, by which strengths are compared: how far it may be off
@@ -83,19 +83,21 @@ class CurvedSolver:
             path = self.path(strengths)
             losses = self.rows.total(path.judge)
             check_rows(losses.count, self.summary.count)
-            pulled = self._are_pulled(strengths, losses.square_weight / losses.weight)
+            pulls = self._pulls(strengths, losses.square_weight / losses.weight)
+            pulled = pulls > usual_by_chance(path.points.coefs.shape[1])
             more = longer(grid, strengths, losses.risks, pulled)
             if len(more) == len(strengths):
                 break
             strengths = more
         solved = path.points.coefs, path.points.intercepts
-        seen = visited(grid, strengths, losses, early_stopping, pulled)
+        may_end = (pulls <= largest_by_chance(solved[0].shape[1])) & early_stopping
+        seen = visited(grid, strengths, losses, may_end, pulled)
         (found,) = chosen_of(strengths, solved, losses, [seen], selection)
         best = int(seen[found.best])
         return found, self.chosen(float(strengths[best]))
 
-    def _are_pulled(self, strengths: Array, mean_weight: float) -> Mask:
-        """Whether a column has more to say than by chance at each strength, as ``tuning.pulls`` tells: (J,).
+    def _pulls(self, strengths: Array, mean_weight: float) -> Array:
+        """How hard a column pulls at each strength, in standard errors, as ``tuning.pulls`` tells: (J,).
 
         The variance of a row's gradient is taken to be its curvature, as it is where the model is right.
         """
@@ -103,8 +105,7 @@ class CurvedSolver:
         penalties = [self.penalty_at(strength) for strength in strengths.tolist()]
         pulls = [held(one.quadratic.slope, one.coef, p) for one, p in zip(known, penalties, strict=True)]
         squares = mean_weight * np.stack([one.quadratic.gram.diagonal() for one in known])
-        largest = in_errors(np.stack(pulls), squares).max(axis=1, initial=0.0)
-        return np.asarray(largest > usual_by_chance(squares.shape[1]))
+        return np.asarray(in_errors(np.stack(pulls), squares).max(axis=1, initial=0.0))
 
     def path(self, strengths: Array) -> StepPath:
         """Solve some strengths, those that are new from the solutions on the sample, and factor K."""

@@ -209,7 +209,7 @@ def solve_all(
                 found = one.quadratic.at(sums, place)
             one.take(found, scale, aim, fresh=is_fresh)
     quadratics = tuple(one.quadratic for one in strengths if one.quadratic is not None)
-    last = np.array([one.decrement if one.done else np.inf for one in strengths])
+    last = np.array([max(one.decrement, 0.0) if one.done else np.inf for one in strengths])  # rounding
     return SolvedStrengths(_points(strengths, points.centre), quadratics), last
 
 

@@ -116,9 +116,11 @@ def _on_union(gram: Array, l2: Array, supports: list[Index], union: Index) -> tu
     p, k = len(gram), len(union)
     own = gram[np.ix_(union, union)]
     lengths = own.diagonal() + l2.min()
+    if is_graded(lengths, FARTHEST):
+        return None
     values, vectors = positive_eigenpairs(own) if is_graded(lengths) else eigh(own)
     values = np.maximum(values, 0.0)
-    if len(values) < k or is_graded(lengths, FARTHEST):
+    if len(values) < k:
         return None
     inside, shares = [vectors], [1.0 / (values[:, None] + l2)]
     for j, support in enumerate(supports):

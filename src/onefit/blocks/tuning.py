@@ -20,7 +20,7 @@ from onefit.blocks.rows import ArrayRows, Rows
 from onefit.blocks.sums import RowSums
 from onefit.numerics import TINY
 from onefit.tuning.contest import Contest
-from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, Grid
+from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, WORTH_STOPPING, Grid
 from onefit.tuning.path import JudgedPath
 from onefit.tuning.pulls import largest_by_chance, usual_by_chance
 from onefit.tuning.selection import BAGGINGS, Selection, choose, smallest
@@ -368,12 +368,19 @@ def _ends(grid: Grid, strengths: Array, losses: LossSums, may_end: Mask) -> bool
 
 
 def _past_minimum(losses: LossSums, first: int, stop: int, may_end: Mask | bool) -> int | None:
-    """Where a path ends that stops once its risk is clearly past the minimum."""
+    """Where a path ends that stops once its risk is clearly past the minimum.
+
+    As in memory that matters once something better than the strongest penalty was found, or by a share.
+    """
     risks = losses.risks
     there = np.broadcast_to(may_end, risks.shape)
     for j in (first + PATIENCE + np.flatnonzero(there[first + PATIENCE : stop])).tolist():
         best = first + smallest(risks[first : j + 1])
-        if j - best >= PATIENCE and risks[j] - risks[best] > CLEARLY_WORSE * losses.paired_errors(best)[j]:
+        if j - best < PATIENCE:
+            continue
+        rises = risks - risks[best]
+        is_clear = rises > CLEARLY_WORSE * losses.paired_errors(best)
+        if is_clear[j] and (is_clear[first] or rises[j] > WORTH_STOPPING * risks[best]):
             return j + 1
     return None
 

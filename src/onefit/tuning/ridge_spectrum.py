@@ -197,13 +197,19 @@ class RidgeSpectrum:
         least = float(s.min(initial=np.inf)) if has_all or saturated else 0.0
         added = alphas * (V is None or not saturated)  # else what Q lacks in orthogonality is not shrunk
         ratio = (self.largest + added) / (least + added)
-        if V is not None and has_all:
-            lengths = V**2 @ s
-            if _linalg.is_graded(lengths):
-                inflation = (lengths[:, None] * (V**2 @ (1.0 / (s[:, None] + alphas)))).max(axis=0)
-                ratio = np.minimum(ratio, inflation * np.sqrt(ratio))
-                ratio = np.maximum(ratio, np.sqrt(self.largest / s.min()))  # of Q itself, at any strength
+        if has_all and self._graded is not None:
+            inverses = _linalg.product(self._graded, 1.0 / (s[:, None] + alphas))
+            inflation = ((self._graded @ s)[:, None] * inverses).max(axis=0)
+            ratio = np.minimum(ratio, inflation * np.sqrt(ratio))
+            ratio = np.maximum(ratio, np.sqrt(self.largest / s.min()))  # of Q itself, at any strength
         return rounding_of_slack(1.0) * ratio
+
+    @cached_property
+    def _graded(self) -> Array | None:
+        """Squares of V, where columns are in very different units."""
+        _, s, V = self._decomposition
+        squares = None if V is None else V**2
+        return squares if squares is not None and _linalg.is_graded(squares @ s) else None
 
     def left_out_residuals(
         self, shrinkage: Shrinkage, targets: slice | Index = ALL, rows: slice = ALL

@@ -252,6 +252,8 @@ def check_response(y: Any, X: Any = None, *, of_classes: bool) -> None:
             f"could not convert string to float: y holds text such as {text!r}, and this model predicts "
             "numbers: take a classifier, or encode y"
         )
+    if values.dtype.kind == "O":
+        _check_none_missing(values, "a target")
     if values.dtype.kind in "fiu" and values.size:
         _check_targets(y, values)
         _check_size("y", values)
@@ -260,13 +262,18 @@ def check_response(y: Any, X: Any = None, *, of_classes: bool) -> None:
 def _check_labels(values: Any) -> None:
     """Refuse labels that have no order: those that are missing, and text beside numbers."""
     labels = values.ravel().tolist() if values.dtype.kind == "O" else []
-    missing = next((row for row, label in enumerate(labels) if _is_missing(label)), None)
-    if missing is not None:
-        raise ValueError(f"y holds {labels[missing]} in row {missing}: leave out rows without a label")
+    if labels:
+        _check_none_missing(values, "a label")
     kinds = {isinstance(label, str): label for label in reversed(labels)}
     if len(kinds) > 1:
         text, other = kinds[True], kinds[False]
         raise ValueError(f"y mixes text and numbers, such as {text!r} and {other!r}: write all as text")
+
+
+def _check_none_missing(values: Any, what: str) -> None:
+    for row, own in enumerate(values.reshape(len(values), -1).tolist()):
+        for value in filter(_is_missing, own):
+            raise ValueError(f"y holds {value} in row {row}: leave out rows without {what}")
 
 
 def _is_missing(label: Any) -> bool:

@@ -9,6 +9,11 @@ from sklearn.linear_model import ElasticNet
 
 from onefit import ElasticNetLOO, LassoLOO
 from onefit.blocks import ArrayRows, Block, RowSums, tune_net
+from onefit.fit import Fit
+from onefit.losses import Squared
+from onefit.penalties import ElasticNet as NetPenalty
+from onefit.problem import Problem
+from onefit.solvers.solve import solve, solve_path
 from onefit.tuning.grid import Grid
 
 ALPHAS = np.geomspace(1.0, 0.01, 6)
@@ -94,3 +99,40 @@ def test_tall_tables_of_several_targets_are_judged_in_any_blocks(ratio):
     mean = np.mean([one.risks[:J] for one in one_by_one], axis=0)
     np.testing.assert_allclose(found[0].risks, mean, rtol=1e-5)
     np.testing.assert_allclose(found[1].risks, found[0].risks, rtol=1e-10)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.7])
+def test_of_more_columns_than_rows_the_choice_is_as_good_as_refits_say(ratio):
+    rng = np.random.default_rng(2)
+    X, B = rng.normal(size=(40, 70)), np.zeros((70, 2))
+    B[:4] = rng.normal(size=(4, 2))
+    Y = X @ B + 0.5 * rng.normal(size=(40, 2))
+    model = ElasticNetLOO(l1_ratio=ratio).fit(X, Y)
+    own = model.l1_ratio_  # in the units of Y
+    losses = losses_of_refits(X, Y, np.ones(40), model.alpha_, own, True)
+    assert model.loo_.value == pytest.approx(losses.mean(), abs=model.loo_.approx_error + 1e-8)
+    assert model.loo_.approx_error <= 0.3 * model.loo_.std_error
+    at = np.arange(0, len(model.alphas_), 8)
+    risks = [losses_of_refits(X, Y, np.ones(40), a, own, True).mean() for a in model.alphas_[at].tolist()]
+    assert losses.mean() <= min(risks) + losses.std() / np.sqrt(40)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.7])
+def test_outputs_that_nothing_ties_together_are_solved_apart(ratio):
+    X, Y, weights = data()
+    starts = [
+        Fit.at_start(
+            Problem(
+                Squared(), NetPenalty(40 * alpha, ratio), X, Y, weights, np.full(3, True), mean_scaled=True
+            )
+        )
+        for alpha in ALPHAS
+    ]
+    alone = [solve(start).fit for start in starts]
+    along = [solution.fit for solution in solve_path(start.problem for start in starts)]
+    model = ElasticNet(l1_ratio=ratio, tol=1e-14, max_iter=10**6)
+    for alpha, one, other in zip(40 * ALPHAS / weights.sum(), alone, along, strict=True):
+        each = [model.set_params(alpha=alpha).fit(X, y, sample_weight=weights).coef_.copy() for y in Y.T]
+        np.testing.assert_allclose(one.coef, np.stack(each, axis=1), atol=1e-7)
+        np.testing.assert_allclose(other.coef, one.coef, atol=1e-10)
+        np.testing.assert_allclose(other.eta, X @ other.coef + other.intercept, atol=1e-10)

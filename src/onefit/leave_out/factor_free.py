@@ -22,7 +22,7 @@ from onefit.leave_out.coef_steps import EndsOfSteps, OfFit, Roughly, steps_in_co
 from onefit.problem import Problem
 from onefit.solvers import by_column, coordinate_descent, on_pattern
 from onefit.solvers.by_column import SomeColumns
-from onefit.solvers.path import approached
+from onefit.solvers.path import approached, are_apart_squares
 from onefit.solvers.solve import solve
 from onefit.solvers.truncated import FITS, ROUGH, Seconds, ServingFactor, WithoutFactor, approach
 
@@ -74,6 +74,8 @@ def apart_cost(fit: Fit) -> float:
 @once
 def rough_cost(fit: Fit) -> float:
     """Seconds that ``left_out_roughly`` takes for each part, about."""
+    if are_apart_squares(fit):
+        return sum(map(rough_cost, fit.apart))
     if goes_by_column(fit):
         return coordinate_descent.work(fit, fit.tangent.size).seconds
     if not go_together(fit):
@@ -156,12 +158,15 @@ class FitsWithout:
         Its columns, where steps on patterns go by products of them.
     serving : ServingFactor
         By which the last parts that left together went.
+    outputs : list of FitsWithout
+        Those of each output, where nothing ties them together.
     """
 
     last: dict[bytes, _Shift] = field(default_factory=dict)
     design: Any = None
     columns: SomeColumns | None = None
     serving: ServingFactor | None = None
+    outputs: list[FitsWithout] = field(default_factory=list)
 
     def complete(
         self, apart: Array, fit: Fit, curvature: Curvature | None, parts: Sequence[Index], least: int = PARTS
@@ -187,9 +192,18 @@ class FitsWithout:
         """Linear predictors of parts of the rows, each of which leaves together: of all, or of the first."""
         if self.design is not fit.problem.X:
             self.design, self.last, self.serving, self.columns = fit.problem.X, {}, None, None
+        if are_apart_squares(fit):
+            return self._left_out_by_output(fit, parts[:least], little)
         if parts and go_together(fit):
             return self._left_out_together(fit, curvature or factor(fit), parts, least)
         return [self._left_out_apart(fit, curvature, part, little) for part in parts[:least]]
+
+    def _left_out_by_output(self, fit: Fit, parts: Sequence[Index], little: float) -> list[Array]:
+        """The same of outputs that nothing ties together."""
+        self.outputs = self.outputs or [FitsWithout() for _ in fit.apart]
+        pairs = zip(self.outputs, fit.apart, strict=True)
+        each = [own.left_out_roughly(one, None, parts, little) for own, one in pairs]
+        return [np.stack(etas, axis=1) for etas in zip(*each, strict=True)]
 
     def _left_out_apart(
         self, fit: Fit, curvature: Curvature | None, rows: Index, little: float = LITTLE

@@ -292,6 +292,29 @@ class LeastSquaresPath:
         return newton.Solution(self._last, ActiveSetCurvature(*curved, active))
 
 
+class ApartPath:
+    """The same of several outputs that nothing ties together, each on a path of its own, all exactly."""
+
+    def __init__(self, start: Fit | None = None) -> None:
+        self._start = start
+        self._paths: list[LeastSquaresPath] = []
+
+    def next(self, problem: Problem) -> newton.Solution:
+        """The solution of one more, from the last."""
+        if not self._paths:
+            starts = [None] * problem.n_outputs if self._start is None else self._start.apart
+            self._paths = [LeastSquaresPath(own if own and np.any(own.coef) else None) for own in starts]
+        fits = [path.next(problem.of_output(k)).fit for k, path in enumerate(self._paths)]
+        coef, eta = (np.stack(own, axis=1) for own in ([fit.coef for fit in fits], [fit.eta for fit in fits]))
+        levels = np.array([float(fit.intercept) for fit in fits])
+        return newton.Solution.of(Fit(problem, coef, levels).known(eta=eta))
+
+
+def are_apart_squares(fit: Fit) -> bool:
+    """Whether the problem is several lassos or elastic nets that nothing ties together."""
+    return fit.problem.is_apart and fit.problem.loss.is_quadratic and fit.is_kinked
+
+
 def _strengths(problem: Problem) -> tuple[Array, Array]:
     """Those of the ℓ1 and the ℓ2 part of every column, signed or not."""
     shape, bounded = (problem.X.shape[1],), problem.penalty.without_ridge()
@@ -324,7 +347,7 @@ def are_nonnegative_squares(problem: Problem) -> bool:
 def least_squares_path(
     problems: Iterable[Problem], enough: Callable[[Fit], bool] | None = None
 ) -> Iterator[newton.Solution]:
-    """Solve least-squares problems that differ in their penalty: by active sets, or by column.
+    """Solve least-squares problems of one output that differ in their penalty: by active sets, or by column.
 
     ``enough`` says of which fits no more is asked than coordinate descent leaves; others are exact.
     """

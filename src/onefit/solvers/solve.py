@@ -20,7 +20,9 @@ from onefit.solvers.far_columns import near_zero
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 from onefit.solvers.newton import Solution
 from onefit.solvers.path import (
+    ApartPath,
     LeastSquaresPath,
+    are_apart_squares,
     are_nonnegative_squares,
     from_the_last,
     least_squares_path,
@@ -50,7 +52,8 @@ def solve(start: Fit, last: Curvature | None = None, enough: Callable[[Fit], boo
     * Losses of curved pieces with kinks: a sequence of quadratic programs that keep the kinks.
     * Penalties on single coefficients: Newton's method on the pattern of ``start``; least squares with an ℓ1
       part go to the exact active-set method when ``start`` has no pattern yet, or turns out to be far away,
-      and losses whose second derivatives jump to coordinate descent when the steps do not settle soon, and to
+      as does each of several outputs that nothing ties together, and losses whose second derivatives jump
+      to coordinate descent when the steps do not settle soon, and to
       a quadratic program when they never do.
     * The generalised lasso: the same in lasso coordinates, or a quadratic program where D has dependent rows.
     * Others: Newton steps on the active manifold, or an exact program, where these lead nowhere.
@@ -126,6 +129,8 @@ def _solve_with_kinks(start: Fit) -> Fit:
 def _solve_separable(
     start: Fit, last: Curvature | None = None, enough: Callable[[Fit], bool] | None = None
 ) -> Solution:
+    if are_apart_squares(start):
+        return ApartPath(start).next(start.problem)
     if not start.problem.loss.is_quadratic or not start.problem.has_one_output or not start.is_kinked:
         return solved(start, last, enough=enough)
     return LeastSquaresPath(start if np.any(start.coef) else None, enough).next(start.problem)
@@ -147,6 +152,8 @@ def solve_path(
         return _path_in_lasso_coordinates(coordinates, problems)
     if first.loss.has_kinks or not isinstance(first.penalty, SeparablePenalty):
         return from_the_last(problems, lambda start, _: solve(start))
+    if are_apart_squares(Fit.at_start(first)):
+        return map(ApartPath().next, problems)
     of_one = first.loss.is_quadratic and first.has_one_output
     return (least_squares_path if of_one else newton_path)(problems, enough)
 

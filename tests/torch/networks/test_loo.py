@@ -382,6 +382,8 @@ TWO = np.arange(N) % 2
     ("outputs", "loss", "y", "said"),
     [
         (2, nn.CrossEntropyLoss(), TWO.astype(float), r"y holds torch.float64.*pass y.astype\(int\)"),
+        (2, nn.CrossEntropyLoss(), TWO > 0, r"y holds torch.bool.*pass y.astype\(int\)"),
+        (2, nn.CrossEntropyLoss(), TWO[:, None], r"shape \(24, 1\).*one number a row: pass y\[:, 0\]"),
         (1, nn.CrossEntropyLoss(), TWO, "the module has one output.*take BCEWithLogitsLoss"),
         (2, nn.CrossEntropyLoss(), np.append(TWO[:-1], 5), "y is 5 in row 23, and the module has 2 outputs"),
         (1, nn.BCEWithLogitsLoss(), TWO[:, None], r"y holds torch.int64.*pass y.astype\(float\)"),

@@ -152,9 +152,13 @@ def _check_numbers(name: str, ignored: int, classes: int, target: Tensor) -> Non
             f"the module has one output, and {name} of a single class is 0 whatever it is: return an output "
             "for each class, or take BCEWithLogitsLoss()"
         )
+    if target.ndim == 2 and target.shape[1] == 1:
+        raise ValueError(
+            f"y has the shape {tuple(target.shape)}, and {name} takes one number a row: pass y[:, 0]"
+        )
     if target.ndim != 1:  # probabilities of classes
         return
-    if target.is_floating_point():
+    if target.is_floating_point() or target.dtype == torch.bool:
         raise TypeError(f"y holds {target.dtype}, and {name} takes numbers of classes: pass y.astype(int)")
     wrong = torch.nonzero(((target < 0) | (target >= classes)) & (target != ignored))
     if len(wrong):

@@ -577,3 +577,11 @@ def test_trends_over_far_more_columns_than_rows(seed):
     problem = Problem(Gamma(), TrendFilter(1, 0.1), X, y, np.ones(12))
     fit = solve(Fit.at_start(problem)).fit
     assert is_stationary(fit)
+
+
+def test_an_objective_that_falls_for_ever_is_soon_told():
+    X = np.array([[-2.0, 1.0], [-1.0, -1.0], [1.0, 1.0], [2.0, -1.0]])
+    penalty = Strengths(l1=np.array([0.0, 1.0]), l2=np.zeros(2))  # the first column separates the classes
+    problem = Problem(Logistic(), penalty, X, np.array([0.0, 0.0, 1.0, 1.0]), np.ones(4))
+    with pytest.raises(SolverError, match=r"did not settle in (\d\d|1\d\d) steps .*no finite minimum"):
+        solve(Fit.at_start(problem))

@@ -189,7 +189,9 @@ def _off(R: float | None, moved: Array, left: Array) -> Array:
     """
     if R is None:
         return np.full(moved.shape, np.inf)
-    return np.where(R * moved < SHORT, R * moved**2 + left, np.inf)
+    known = np.isfinite(moved)
+    moved = np.where(known, moved, 0.0)
+    return np.where(known & (R * moved < SHORT), R * moved**2 + left, np.inf)
 
 
 def solve_without(rows: Rows, path: StepPath, found: Quadratic, some: DoubtfulRows, *, n: int) -> SolvedRows:

@@ -23,6 +23,9 @@ from onefit.solvers.pattern_step import PatternStep, newton_step, rounding_of_gr
 from onefit.solvers.slides import is_between_copies, slide, until_zero
 
 UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that is none
+# Objective, relative to that of the constant model, that is less than rounding leaves of any minimum: it goes
+# on falling for ever, as that of separable classes without a penalty.
+VANISHED = 1e-44
 FARTHEST = 1e6  # times their size that linear predictors may move in a step
 FIRST = 8  # rows that are looked at before all of them
 STRAIGHT = 0.9  # decrease of a step, in decrements, from which nothing curves along it: a parabola has half
@@ -64,7 +67,7 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> So
     fit, step, enough = start, None, tol**2 * scale
     last = fresh = np.inf  # decrements of the last step, and of the last with a factor of its own
     max_steps = (1000 if fit.is_kinked else 100) if max_steps is None else max_steps
-    for _ in range(max_steps):
+    for steps in range(1, max_steps + 1):
         step = newton_step(fit, step, enough, tol * scale)
         before = fresh if step.is_fresh else last
         settled = step.decrement <= enough or step.decrement > 0.25 * before or _is_rounding(fit)
@@ -72,8 +75,8 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> So
         if done and not is_between_copies(fit, step, ROUNDING * scale):
             fit = fit.moved(fit.coef, fit.intercept)  # rows without weight may have been far away in between
             return Solution(fit, step.curvature)  # there, or as near as rounding lets us come
-        if not np.isfinite(step.decrement):
-            break
+        if not np.isfinite(step.decrement) or 0 < fit.objective < VANISHED * scale:
+            raise _unsettled(fit, steps)
         if settled and not step.is_fresh:  # perhaps only the stale factor had come to its end
             step, last = None, np.inf
             continue
@@ -89,8 +92,12 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> So
             moved, step = min(moved, slid or moved, key=lambda one: one.objective), None
             last = fresh = np.inf
         fit = moved
-    raise SolverError(
-        f"Newton's method did not settle in {max_steps} steps (objective "
+    raise _unsettled(fit, max_steps)
+
+
+def _unsettled(fit: Fit, steps: int) -> SolverError:
+    return SolverError(
+        f"Newton's method did not settle in {steps} steps (objective "
         f"{fit.objective:.6g}): the problem may have no finite minimum, as with perfectly separable "
         "classes and no penalty, or leave the range of its loss; add a penalty"
     )

@@ -284,6 +284,11 @@ class Summary:
         )
 
     @property
+    def size(self) -> int:
+        """Numbers in the columns."""
+        return self.rows * len(self.means)
+
+    @property
     def response(self) -> float:
         """Weighted mean of a response of numbers."""
         return float(self.shares[0] / self.weight)

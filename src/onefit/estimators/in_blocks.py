@@ -6,6 +6,7 @@ of the size of the rows is kept.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,9 +29,11 @@ from onefit.blocks import (
 )
 from onefit.blocks.curved import CurvedSolver, centre_of
 from onefit.blocks.estimate import BlocksEstimate, estimate_rows
+from onefit.blocks.left_out_path import KnownRefits
 from onefit.blocks.models import Models, Quadratic, null_points, summed
 from onefit.blocks.rows import SAMPLE, Summary, summarise
 from onefit.estimators.penalized import check_eps, decades, ends_of_kinked, leaves_rows, mixed
+from onefit.exceptions import SolverError
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.sets import Folds
@@ -38,13 +41,15 @@ from onefit.leave_out.yardstick import Yardstick
 from onefit.losses import Logistic, Loss, Squared, Tweedie
 from onefit.metrics import LinearMetric, LogLoss, SquaredError, metric_of_loss
 from onefit.numerics import KNOWN
-from onefit.penalties import L1, L2, ElasticNet, SeparablePenalty
+from onefit.penalties import L1, L2, ElasticNet, Penalty, SeparablePenalty
 from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
 from onefit.solvers.null_model import strength_of_single_coefficients
 from onefit.solvers.solve import solve
+from onefit.tuning.contest import Contest
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
+from onefit.tuning.path import JudgedPath
 from onefit.validation import check_column_sizes, check_several_rows, is_count
 
 if TYPE_CHECKING:
@@ -62,20 +67,26 @@ class TunedOnRows:
     ----------
     ratio : float
         Chosen share of the ℓ1 part.
-    path : TunedPath
+    path : JudgedPath
         Its strengths as the estimator calls them.
+    contest : Contest
+        Of the strengths.
     judge : ChosenStrength or None
         By which single rows are judged; None for several responses.
     metric : LinearMetric
     count : int
         Rows with weight.
+    refits : KnownRefits or None
+        At the choice, where every row was solved anew.
     """
 
     ratio: float
-    path: TunedPath
+    path: JudgedPath
+    contest: Contest
     judge: ChosenStrength | None
     metric: LinearMetric
     count: int
+    refits: KnownRefits | None = None
 
     @property
     def classes(self) -> Any | None:
@@ -114,7 +125,7 @@ class TunedOnRows:
 
     def _values(self, judge: ChosenStrength, rows: ArrayRows) -> RowValues:
         """Left-out values of all rows, in a pass where refits are not known."""
-        refits = self.path.refits
+        refits = self.refits
         if refits is None:
             return RowValues.joined(list(rows.each(judge.left_out)))
         best, weights = self.path.best, np.ones(len(rows.y)) if rows.weights is None else rows.weights
@@ -225,7 +236,7 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
         path = tune_ridge(rows, sums, grid, model.selection)
     alpha *= float(path.strengths[path.best])
     if len(sums.squares) > 1:
-        return TunedOnRows(ratio, path, None, SquaredError(), sums.count)
+        return TunedOnRows(ratio, path, path.contest, None, SquaredError(), sums.count)
     chosen = ChosenStrength.of_squares(
         sums,
         path.coefs[path.best],
@@ -234,7 +245,7 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
         mean_scaled=model._mean_scaled,
         nonnegative=model.positive,
     )
-    return TunedOnRows(ratio, path, chosen, SquaredError(), sums.count)
+    return TunedOnRows(ratio, path, path.contest, chosen, SquaredError(), sums.count, path.refits)
 
 
 def kinked_grid(model: SelfTuned, sums: RowSums, ratio: float) -> Grid:
@@ -290,28 +301,57 @@ def tune_curved(model: SelfTuned, rows: Rows) -> TunedOnRows:
     """Tune a model of a curved loss in passes over the rows."""
     summary = _summary(model, rows)
     metric = _metric(model, summary)
+    if is_held(rows, summary):
+        with suppress(SolverError):  # passes may not settle at a choice with hardly a penalty
+            return _tune_held(model, rows, summary, metric)
     paths = [_along(model, rows, summary, metric, ratio) for ratio in model._ratios()]
     ratio, path, judge = min(paths, key=lambda one: float(one[1].risks[one[1].best]))
-    return TunedOnRows(ratio, path, judge, metric, summary.count)
+    return TunedOnRows(ratio, path, path.contest, judge, metric, summary.count)
+
+
+def is_held(rows: Rows, summary: Summary) -> bool:
+    """Whether a source is so small that the sample of its rows holds all of them."""
+    return not isinstance(rows, ArrayRows) and summary.sample.stride == 1 and summary.size <= SAMPLE
+
+
+def _tune_held(model: SelfTuned, rows: Rows, summary: Summary, metric: LinearMetric) -> TunedOnRows:
+    """Choose in memory, where strengths are told by more than one step for each row."""
+    sample = model._sample(*summary.sample.rows, groups=None, offset=None).held
+    ratio, path, contest, left_out = model._tuned(sample, model._judgement(sample))
+    strength = float(path.strengths[path.best])
+    solver = _solver(model, rows, summary, metric, ratio)
+    solver.path(np.array([strength]))
+    coefs, levels = path.coefs.copy(), path.levels.copy()
+    coefs[path.best], levels[path.best] = left_out.fit.coef, left_out.fit.intercept
+    path = replace(path, coefs=coefs, levels=levels)
+    return TunedOnRows(ratio, path, contest, solver.chosen(strength), metric, summary.count)
+
+
+def _solver(
+    model: SelfTuned, rows: Rows, summary: Summary, metric: LinearMetric, ratio: float
+) -> CurvedSolver:
+    unit, scale = model._unit_penalty(ratio), _scale(model, summary)
+    assert isinstance(unit, SeparablePenalty)
+    models = Models(model._loss(2), metric, (), bool(model.fit_intercept), model._mean_scaled)
+    return CurvedSolver(rows, summary, models, lambda strength: unit.scaled(model._amount(strength) * scale))
+
+
+def _scale(model: SelfTuned, summary: Summary) -> float:
+    """Of penalties beside a mean of losses."""
+    return summary.weight if model._mean_scaled else 1.0
 
 
 def _along(
     model: SelfTuned, rows: Rows, summary: Summary, metric: LinearMetric, ratio: float
 ) -> tuple[float, TunedPath, ChosenStrength]:
     """Tune along the path of one share of ℓ1."""
-    unit = model._unit_penalty(ratio)
-    scale = summary.weight if model._mean_scaled else 1.0  # of penalties beside a mean of losses
-    assert isinstance(unit, SeparablePenalty)
-    models = Models(model._loss(2), metric, (), bool(model.fit_intercept), model._mean_scaled)
-    solver = CurvedSolver(
-        rows, summary, models, lambda strength: unit.scaled(model._amount(strength) * scale)
-    )
-    grid = _grid(model, solver, unit, scale)
+    solver = _solver(model, rows, summary, metric, ratio)
+    grid = _grid(model, solver, model._unit_penalty(ratio), _scale(model, summary))
     found, judge = solver.tuned(grid, model.selection, early_stopping=model.early_stopping)
     return ratio, found, judge
 
 
-def _grid(model: SelfTuned, solver: CurvedSolver, unit: SeparablePenalty, scale: float) -> Grid:
+def _grid(model: SelfTuned, solver: CurvedSolver, unit: Penalty, scale: float) -> Grid:
     """Strengths as the estimator chooses them in memory."""
     summary, loss = solver.summary, model._loss(2)
     start = _constant(model, summary)
@@ -320,6 +360,7 @@ def _grid(model: SelfTuned, solver: CurvedSolver, unit: SeparablePenalty, scale:
     curvature = float(loss.hessian(target, np.array([start]))[0]) * squares / scale
     if not unit.has_growing_kinks(curvature.shape):
         return model._grid_between(lambda: decades(float(curvature.sum())))
+    assert isinstance(unit, SeparablePenalty)
     null, ridge = _null(solver, start, unit) / scale, unit.ridge(curvature.shape)
     return model._grid_between(lambda: ends_of_kinked(null, model.eps, curvature, ridge), lambda: null)
 

@@ -45,7 +45,7 @@ from onefit.risk.estimate import Readout
 from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.solvers.solve import solve
 from onefit.sources import as_source
-from onefit.tuning.contest import Contests, contest
+from onefit.tuning.contest import Contest, Contests, contest
 from onefit.tuning.grid import Grid, warn_if_short
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import JudgedPath, SearchResult
@@ -82,6 +82,15 @@ class Candidate(NamedTuple):
     def risk(self) -> float:
         """Risk of its choice."""
         return float(self.result.risks[self.result.best])
+
+
+class Tuned(NamedTuple):
+    """What was found on rows in memory, of which every one was left out at the choice."""
+
+    ratio: float
+    path: JudgedPath
+    contest: Contest
+    left_out: LeftOut
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -182,20 +191,25 @@ class SelfTuned(Penalized):
             self._tune_each(sample, judgement)
             return self
         with self._jobs(), _linalg.one_thread_if_small(sample.X):
-            paths = [self._candidate(sample, judgement, ratio) for ratio in self._ratios(sample.spread)]
-            best = min(paths, key=lambda path: path.risk)
-            result, left_out = best.raced()
+            found = self._tuned(sample, judgement)
+        self._take_path(found.path, Contests.of_one(found.contest))
+        if hasattr(self, "l1_ratio"):
+            self.l1_ratio_ = found.ratio
+        self._take_choice(sample, found.left_out)
+        return self
+
+    def _tuned(self, sample: Sample, judgement: Judgement) -> Tuned:
+        """The path of each share of ℓ1, a fit at a time, and the best strength of all."""
+        paths = [self._candidate(sample, judgement, ratio) for ratio in self._ratios(sample.spread)]
+        best = min(paths, key=lambda path: path.risk)
+        result, left_out = best.raced()
         sample.inner.forget()
         others = [path.result for path in paths if path is not best]
         held = result.contest
         if held is None or others:
             seen = [(path.losses, path.risks, path.paired_errors) for path in (result, *others)]
             held = contest(seen, judgement.unit_weights, self.selection)
-        self._take_path(result.visited(), Contests.of_one(held))
-        if hasattr(self, "l1_ratio"):
-            self.l1_ratio_ = best.ratio
-        self._take_choice(sample, left_out)
-        return self
+        return Tuned(best.ratio, result.visited(), held, left_out)
 
     def _tune_each(self, sample: Sample, judgement: Judgement) -> None:
         """Choose a strength for each target, from one eigendecomposition."""
@@ -283,7 +297,7 @@ class SelfTuned(Penalized):
     def _take_rows(self, found: TunedOnRows) -> None:
         """Set what passes over the rows found."""
         path = found.path
-        self._take_path(path, Contests.of_one(path.contest))
+        self._take_path(path, Contests.of_one(found.contest))
         if hasattr(self, "l1_ratio"):
             self.l1_ratio_ = found.ratio
         self.coef_, self.intercept_ = found.coefficients

@@ -1,0 +1,75 @@
+"""Sources that fit into memory: strengths are told as those of arrays are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+
+from onefit import LogisticLOO, PoissonLOO
+from onefit.blocks import BlocksEstimate
+from onefit.estimators import in_blocks
+from onefit.sources import ArraySource
+
+
+@pytest.fixture
+def in_passes():
+    """None, as in use."""
+
+
+def data(kind, n=120, p=5):
+    rng = np.random.default_rng(4)
+    X = rng.standard_t(3, size=(n, p)) * 10.0 ** np.arange(p)
+    eta = np.clip(X[:, 0] - X[:, 1] / 10, -2, 2)
+    y = rng.poisson(np.exp(eta)) if kind == "counts" else np.where(eta + rng.logistic(size=n) > 0, "yes", "no")
+    return X, y, rng.integers(0, 3, n) * 0.7
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [(LogisticLOO(), "labels"), (LogisticLOO(l1_ratio=[0.5, 1.0]), "labels"), (PoissonLOO(), "counts")],
+)
+def test_the_choice_is_that_of_arrays(model, kind, weighted):
+    X, y, weights = data(kind)
+    own = weights if weighted else None
+    arrays = type(model)(**model.get_params()).fit(X, y, sample_weight=own)
+    source = type(model)(**model.get_params()).fit(ArraySource(X, y, own, rows=37))
+    name = f"{model._strength}s_"
+    np.testing.assert_allclose(getattr(source, name), getattr(arrays, name))
+    np.testing.assert_allclose(source.coef_, arrays.coef_, rtol=1e-5)
+    np.testing.assert_allclose(source.intercept_, arrays.intercept_, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(source.risk_path_, arrays.risk_path_, rtol=2e-2)
+    assert source.corrected_risk_ == pytest.approx(arrays.corrected_risk_, rel=1e-9)
+    assert isinstance(source.loo_, BlocksEstimate)
+    assert source.loo_.value == pytest.approx(arrays.loo_.value, abs=0.1 * arrays.loo_.std_error)
+    assert source.n_features_in_ == X.shape[1]
+    assert np.array_equal(source.predict(X), arrays.predict(X))
+
+
+def test_where_passes_do_not_settle_at_the_choice_they_choose(recwarn):
+    X, y = load_iris(return_X_y=True)
+    model = LogisticLOO(l1_ratio=1.0).fit(ArraySource(X, y == 0))
+    assert model.loo_.value < 0.01
+    assert model.score(X, y == 0) == 1.0
+
+
+def test_larger_ones_are_tuned_in_passes(monkeypatch):
+    X, y, _ = data("labels")
+    monkeypatch.setattr(in_blocks, "SAMPLE", X.size - 1)
+    monkeypatch.setattr(in_blocks, "_tune_held", None)
+    assert LogisticLOO(Cs=[0.1]).fit(ArraySource(X, y)).C_ == 0.1
+
+
+def test_rows_of_a_choice_in_memory_are_written_in_their_order(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y, _ = data("labels")
+    model = LogisticLOO().fit(ArraySource(X, y, rows=50))
+    model.loo_.rows_to(tmp_path / "rows.parquet")
+    written = pandas.read_parquet(tmp_path / "rows.parquet")
+    assert written["y"].tolist() == y.tolist()
+    rest = np.arange(len(y)) != 3
+    refit = LogisticRegression(C=model.C_, tol=1e-10, max_iter=10**5).fit(X[rest], y[rest])
+    off = abs(written["decision"][3] - refit.decision_function(X[[3]])[0])
+    assert off <= written["bound"][3] + 1e-3

@@ -22,7 +22,11 @@ def data(kind, n=120, p=5):
     rng = np.random.default_rng(4)
     X = rng.standard_t(3, size=(n, p)) * 10.0 ** np.arange(p)
     eta = np.clip(X[:, 0] - X[:, 1] / 10, -2, 2)
-    y = rng.poisson(np.exp(eta)) if kind == "counts" else np.where(eta + rng.logistic(size=n) > 0, "yes", "no")
+    y = (
+        rng.poisson(np.exp(eta))
+        if kind == "counts"
+        else np.where(eta + rng.logistic(size=n) > 0, "yes", "no")
+    )
     return X, y, rng.integers(0, 3, n) * 0.7
 
 

@@ -165,6 +165,14 @@ class RowValues(NamedTuple):
     bounds: Array
 
     @classmethod
+    def of_responses(cls, each: list[RowValues]) -> RowValues:
+        """Of several: the mean leverage, and the least slack and the largest bound of all."""
+        fitted, left_out, leverages, slack, bounds = (
+            np.stack(own, axis=1) for own in zip(*each, strict=True)
+        )
+        return cls(fitted, left_out, leverages.mean(axis=1), slack.min(axis=1), bounds.max(axis=1))
+
+    @classmethod
     def joined(cls, parts: list[RowValues]) -> RowValues:
         """Put the values of blocks together."""
         return cls(*(np.concatenate(values) for values in zip(*parts, strict=True)))

@@ -58,7 +58,7 @@ class SolvedAnew(NamedTuple):
 
 
 class KnownRefits(NamedTuple):
-    """Refits without each row at one strength: left-out residuals and 1 − w h, (n,) each."""
+    """Refits without each row at one strength: left-out residuals and 1 − w h, (n,) each, or (n, t)."""
 
     residuals: Array
     slack: Array

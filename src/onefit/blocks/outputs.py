@@ -10,7 +10,7 @@ from operator import add
 import numpy as np
 
 from onefit._typing import Array
-from onefit.blocks.left_out_path import JudgedLosses, JudgedRows, LeftOutPath, SolvedAnew, joined
+from onefit.blocks.left_out_path import JudgedLosses, JudgedRows, KnownRefits, LeftOutPath, SolvedAnew, joined
 from onefit.blocks.loss_sums import LossSums
 from onefit.blocks.rows import Block
 
@@ -22,8 +22,12 @@ class JudgedOutputs:
     part: Block
     outputs: tuple[JudgedRows, ...]
 
-    def refits(self, at: int) -> None:
-        """None, which are of one response."""
+    def refits(self, at: int) -> KnownRefits | None:
+        """Those without each row at a strength, (b, t), where all of them are known."""
+        known = [found for one in self.outputs if (found := one.refits(at)) is not None]
+        if len(known) < len(self.outputs):
+            return None
+        return KnownRefits(*(np.stack(own, axis=1) for own in zip(*known, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)

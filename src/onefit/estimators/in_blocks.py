@@ -45,7 +45,6 @@ from onefit.penalties import L1, L2, ElasticNet, Penalty, SeparablePenalty
 from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
 from onefit.solvers.null_model import strength_of_single_coefficients
-from onefit.solvers.solve import solve
 from onefit.tuning.contest import Contest
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
@@ -71,8 +70,8 @@ class TunedOnRows:
         Its strengths as the estimator calls them.
     contest : Contest
         Of the strengths.
-    judge : ChosenStrength or None
-        By which single rows are judged; None for several responses.
+    judges : tuple of ChosenStrength
+        By which single rows are judged, one for each response.
     metric : LinearMetric
     count : int
         Rows with weight.
@@ -83,7 +82,7 @@ class TunedOnRows:
     ratio: float
     path: JudgedPath
     contest: Contest
-    judge: ChosenStrength | None
+    judges: tuple[ChosenStrength, ...]
     metric: LinearMetric
     count: int
     refits: KnownRefits | None = None
@@ -103,17 +102,13 @@ class TunedOnRows:
 
     def estimate(self, rows: Rows) -> BlocksEstimate:
         """Risk of the choice, and how far it may be off, in one more pass."""
-        assert self.judge is not None
-        return estimate_rows(rows, self.judge, self.metric, count=self.count, classes=self.classes)
+        (judge,) = self.judges
+        return estimate_rows(rows, judge, self.metric, count=self.count, classes=self.classes)
 
     def left_out(self, problem: Problem, rows: ArrayRows, judgement: Judgement) -> LeftOut:
         """Left-out predictors of one more pass; those of the worst rows anew, until bounds are enough."""
-        best = self.path.best
-        fit = Fit(problem, self.path.coefs[best], self.path.levels[best])
-        if self.judge is None:
-            return judgement.thoroughly(solve(fit), 0.0)
-        values = self._values(self.judge, rows)
-        fit = fit.known(eta=values.fitted)
+        best, values = self.path.best, self._values(rows)
+        fit = Fit(problem, self.path.coefs[best], self.path.levels[best]).known(eta=values.fitted)
         own, weights = judgement.yardstick, judgement.weights
         every = np.arange(len(weights))
         off = np.where(weights > 0, weights * own.spread(every, values.left_out, values.bounds), 0.0)
@@ -123,14 +118,25 @@ class TunedOnRows:
         found = LeftOut(fit, values.left_out, values.bounds, values.leverages, values.slack)
         return _left_out_anew(found, np.sort(far), own) if far.size else found
 
-    def _values(self, judge: ChosenStrength, rows: ArrayRows) -> RowValues:
-        """Left-out values of all rows, in a pass where refits are not known."""
-        refits = self.refits
-        if refits is None:
-            return RowValues.joined(list(rows.each(judge.left_out)))
-        best, weights = self.path.best, np.ones(len(rows.y)) if rows.weights is None else rows.weights
+    def _values(self, rows: ArrayRows) -> RowValues:
+        """Left-out values of all rows, in a pass for each response where refits are not known."""
+        n, best, refits = len(rows.y), self.path.best, self.refits
+        weights = np.ones(n) if rows.weights is None else rows.weights
         fitted = times(rows.X, self.path.coefs[best]) + self.path.levels[best]
-        return judge.of_refits(fitted, rows.y, weights, refits)
+        each = list[RowValues]()
+        for k, judge in enumerate(self.judges):
+            y = _of_response(rows.y, k)
+            if refits is None:
+                each.append(RowValues.joined(list(replace(rows, y=y).each(judge.left_out))))
+            else:
+                known = KnownRefits(*(_of_response(own, k) for own in refits))
+                each.append(judge.of_refits(_of_response(fitted, k), y, weights, known))
+        return each[0] if rows.y.ndim == 1 else RowValues.of_responses(each)
+
+
+def _of_response(values: Array, k: int) -> Array:
+    """Those of one response, where there are several."""
+    return values if values.ndim == 1 else values[:, k]
 
 
 def _left_out_anew(found: LeftOut, far: Index, yardstick: Yardstick) -> LeftOut:
@@ -235,17 +241,16 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
         grid = model._grid_between(lambda: decades(Spectrum.of(sums).largest))
         path = tune_ridge(rows, sums, grid, model.selection)
     alpha *= float(path.strengths[path.best])
-    if len(sums.squares) > 1:
-        return TunedOnRows(ratio, path, path.contest, None, SquaredError(), sums.count)
-    chosen = ChosenStrength.of_squares(
-        sums,
-        path.coefs[path.best],
-        ratio * alpha,
-        (1.0 - ratio) * alpha,
+    chosen_of = partial(
+        ChosenStrength.of_squares,
+        l1=ratio * alpha,
+        l2=(1.0 - ratio) * alpha,
         mean_scaled=model._mean_scaled,
         nonnegative=model.positive,
     )
-    return TunedOnRows(ratio, path, path.contest, chosen, SquaredError(), sums.count, path.refits)
+    coefs = path.coefs[path.best].reshape(len(sums.means), -1).T
+    judges = tuple(chosen_of(sums.of_response(k), own) for k, own in enumerate(coefs))
+    return TunedOnRows(ratio, path, path.contest, judges, SquaredError(), sums.count, path.refits)
 
 
 def kinked_grid(model: SelfTuned, sums: RowSums, ratio: float) -> Grid:
@@ -306,7 +311,7 @@ def tune_curved(model: SelfTuned, rows: Rows) -> TunedOnRows:
             return _tune_held(model, rows, summary, metric)
     paths = [_along(model, rows, summary, metric, ratio) for ratio in model._ratios()]
     ratio, path, judge = min(paths, key=lambda one: float(one[1].risks[one[1].best]))
-    return TunedOnRows(ratio, path, path.contest, judge, metric, summary.count)
+    return TunedOnRows(ratio, path, path.contest, (judge,), metric, summary.count)
 
 
 def is_held(rows: Rows, summary: Summary) -> bool:
@@ -324,7 +329,7 @@ def _tune_held(model: SelfTuned, rows: Rows, summary: Summary, metric: LinearMet
     coefs, levels = path.coefs.copy(), path.levels.copy()
     coefs[path.best], levels[path.best] = left_out.fit.coef, left_out.fit.intercept
     path = replace(path, coefs=coefs, levels=levels)
-    return TunedOnRows(ratio, path, contest, solver.chosen(strength), metric, summary.count)
+    return TunedOnRows(ratio, path, contest, (solver.chosen(strength),), metric, summary.count)
 
 
 def _solver(

@@ -52,7 +52,8 @@ def test_the_choice_is_that_of_arrays(model, kind, weighted):
     assert np.array_equal(source.predict(X), arrays.predict(X))
 
 
-def test_where_passes_do_not_settle_at_the_choice_they_choose(recwarn):
+@pytest.mark.filterwarnings("ignore::onefit.exceptions.UnreliableWarning")
+def test_where_passes_do_not_settle_at_the_choice_they_choose():
     X, y = load_iris(return_X_y=True)
     model = LogisticLOO(l1_ratio=1.0).fit(ArraySource(X, y == 0))
     assert model.loo_.value < 0.01

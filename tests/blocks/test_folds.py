@@ -21,7 +21,7 @@ ALPHAS = [0.02, 0.2, 1.0, 5.0]
 def _no_other_way(monkeypatch):
     """Let paths be solved on sums, or not at all."""
 
-    monkeypatch.setattr("onefit.estimators.self_tuned.search_path", None)
+    monkeypatch.setattr("onefit.estimators.in_memory.search_path", None)
 
 
 def _refits(model, splits, X, y, weights=None):

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from onefit import LogisticLOO, PoissonLOO
 from onefit.blocks import BlocksEstimate
-from onefit.estimators import in_blocks
+from onefit.estimators import of_sources
 from onefit.sources import ArraySource
 
 
@@ -62,8 +62,8 @@ def test_where_passes_do_not_settle_at_the_choice_they_choose():
 
 def test_larger_ones_are_tuned_in_passes(monkeypatch):
     X, y, _ = data("labels")
-    monkeypatch.setattr(in_blocks, "SAMPLE", X.size - 1)
-    monkeypatch.setattr(in_blocks, "_tune_held", None)
+    monkeypatch.setattr(of_sources, "SAMPLE", X.size - 1)
+    monkeypatch.setattr(of_sources, "_tune_held", None)
     assert LogisticLOO(Cs=[0.1]).fit(ArraySource(X, y)).C_ == 0.1
 
 

@@ -8,7 +8,7 @@ from sklearn.linear_model import Ridge
 
 import onefit
 from onefit import _linalg
-from onefit.estimators import in_blocks
+from onefit.estimators import of_sources
 from onefit.sources import ArraySource
 
 UNITS = np.array([1e8, 1e8, 1.0, 1.0])
@@ -98,7 +98,7 @@ def test_elastic_nets(decades):
 
 def test_a_choice_by_steps_that_are_far_off_is_told(recwarn, monkeypatch):
     """Of few rows in blocks, as if they did not fit into memory."""
-    monkeypatch.setattr(in_blocks, "is_held", lambda *_: False)
+    monkeypatch.setattr(of_sources, "is_held", lambda *_: False)
     for seed in range(60):
         rng = np.random.default_rng(seed)
         X = rng.standard_t(1.5, size=(40, 4))
@@ -114,7 +114,7 @@ def test_a_choice_by_steps_that_are_far_off_is_told(recwarn, monkeypatch):
 
 @pytest.mark.parametrize("l1_ratio", [0.0, 0.5, 1.0])
 def test_logistic_models_in_passes_see_all_columns(l1_ratio, monkeypatch):
-    monkeypatch.setattr(in_blocks, "is_held", lambda *_: False)
+    monkeypatch.setattr(of_sources, "is_held", lambda *_: False)
     Z, eta = _table(400)
     y = (eta + np.random.default_rng(5).logistic(size=400) > 0).astype(int)
     model = onefit.LogisticLOO(l1_ratio=l1_ratio)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from joblib import parallel_config
@@ -16,46 +15,28 @@ from sklearn.utils.validation import check_is_fitted
 
 from onefit import _linalg
 from onefit._scoring import Pooled, check_scoring, row_losses
-from onefit._typing import Array, Design, Index
-from onefit.blocks import ArrayRows, NetWithoutSets, Rows, search_net_without_sets
-from onefit.blocks.rows import SAMPLE, Block, rows_of_sample
+from onefit._typing import Array, Index
+from onefit.blocks import ArrayRows, Rows
+from onefit.blocks.rows import SAMPLE, rows_of_sample
 from onefit.cost import is_tall
-from onefit.estimators.in_blocks import (
-    TunedOnRows,
-    goes_in_passes,
-    goes_on_sums,
-    has_curved_passes,
-    has_passes,
-    kinked_grid,
-    tune_curved,
-    tune_rows,
-    tune_source,
-)
+from onefit.estimators.in_blocks import TunedOnRows, goes_in_passes, has_passes, tune_rows
+from onefit.estimators.in_memory import spectrum_of, tuned_in_memory
 from onefit.estimators.linear_model import has_classes
-from onefit.estimators.penalized import Penalized, Sample, decades, leaving, with_offset
+from onefit.estimators.of_sources import has_curved_passes, tune_curved, tune_source
+from onefit.estimators.penalized import Penalized, Sample, leaving, with_offset
 from onefit.exceptions import SolverError, UnreliableWarning
-from onefit.fit import Fit
-from onefit.inner_products import InnerProducts
 from onefit.leave_out import LeftOut
-from onefit.losses import Squared
 from onefit.metrics import LinearMetric, WithOffset
 from onefit.numerics import UNRELIABLE
-from onefit.problem import Problem
 from onefit.risk.estimate import Readout
 from onefit.risk.judging import estimate, warn_if_unreliable
-from onefit.solvers.solve import solve
 from onefit.sources import as_source
-from onefit.tuning.contest import Contest, Contests, contest
-from onefit.tuning.grid import Grid, warn_if_short
+from onefit.tuning.contest import Contests
+from onefit.tuning.grid import warn_if_short
 from onefit.tuning.judgement import Judgement
-from onefit.tuning.path import JudgedPath, SearchResult
-from onefit.tuning.paths_without import PathsWithout
-from onefit.tuning.race import race
-from onefit.tuning.ridge import search_ridge, search_ridge_each
-from onefit.tuning.ridge_spectrum import RidgeSpectrum
-from onefit.tuning.ridge_without import RidgeWithoutSets
+from onefit.tuning.path import JudgedPath
+from onefit.tuning.ridge import search_ridge_each
 from onefit.tuning.selection import SELECTIONS, Selection
-from onefit.tuning.walk import search_path
 from onefit.validation import (
     check_class_weight,
     check_classes_stay,
@@ -69,28 +50,6 @@ from onefit.validation import (
 )
 
 LITTLE = 0.01  # of the largest risk of a path: a smaller rise makes no other choice
-
-
-class Candidate(NamedTuple):
-    """A path, and how to judge its choice thoroughly."""
-
-    ratio: float
-    result: SearchResult
-    raced: Callable[[], tuple[SearchResult, LeftOut]]
-
-    @property
-    def risk(self) -> float:
-        """Risk of its choice."""
-        return float(self.result.risks[self.result.best])
-
-
-class Tuned(NamedTuple):
-    """What was found on rows in memory, of which every one was left out at the choice."""
-
-    ratio: float
-    path: JudgedPath
-    contest: Contest
-    left_out: LeftOut
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -191,25 +150,12 @@ class SelfTuned(Penalized):
             self._tune_each(sample, judgement)
             return self
         with self._jobs(), _linalg.one_thread_if_small(sample.X):
-            found = self._tuned(sample, judgement)
+            found = tuned_in_memory(self, sample, judgement)
         self._take_path(found.path, Contests.of_one(found.contest))
         if hasattr(self, "l1_ratio"):
             self.l1_ratio_ = found.ratio
         self._take_choice(sample, found.left_out)
         return self
-
-    def _tuned(self, sample: Sample, judgement: Judgement) -> Tuned:
-        """The path of each share of ℓ1, a fit at a time, and the best strength of all."""
-        paths = [self._candidate(sample, judgement, ratio) for ratio in self._ratios(sample.spread)]
-        best = min(paths, key=lambda path: path.risk)
-        result, left_out = best.raced()
-        sample.inner.forget()
-        others = [path.result for path in paths if path is not best]
-        held = result.contest
-        if held is None or others:
-            seen = [(path.losses, path.risks, path.paired_errors) for path in (result, *others)]
-            held = contest(seen, judgement.unit_weights, self.selection)
-        return Tuned(best.ratio, result.visited(), held, left_out)
 
     def _tune_each(self, sample: Sample, judgement: Judgement) -> None:
         """Choose a strength for each target, from one eigendecomposition."""
@@ -219,7 +165,7 @@ class SelfTuned(Penalized):
                 "neither cv, scoring, groups, bounds, positive nor penalty_factors. Fit one model a target"
             )
         with self._jobs(), _linalg.one_thread_if_small(sample.X):
-            spectrum, grid = self._spectrum(sample)
+            spectrum, grid = spectrum_of(self, sample)
             result = search_ridge_each(spectrum, grid, self.selection)
             left_out = spectrum.left_out(result.strengths[result.best])
         self._take_path(result, result.contests)
@@ -303,90 +249,6 @@ class SelfTuned(Penalized):
         self.coef_, self.intercept_ = found.coefficients
         self.n_iter_ = len(path.strengths)
         self.offset_given_ = False
-
-    def _candidate(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
-        """Solve and judge a path."""
-        if isinstance(self._fitted_loss(), Squared) and not self._mean_scaled and self._is_plain_ridge(ratio):
-            return self._by_spectrum(sample, judgement, ratio)
-        if goes_on_sums(self, sample):
-            with suppress(SolverError):  # nonnegative coefficients of dependent columns
-                return self._on_sums(sample, judgement, ratio)
-        return self._by_fits(sample, judgement, ratio)
-
-    def _by_fits(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
-        """Every strength by a fit of its own, in the columns or in as few coordinates as it has.
-
-        In the latter the race goes on; what a Gram matrix tells of one output goes on in columns.
-        """
-        fewer = self._fewer_columns(sample, ratio)
-        X, kept = (sample.X, None) if fewer is None else (fewer.X, fewer.kept)
-        in_dual = self._is_in_dual(sample, ratio)
-        inner = sample.inner if fewer is None else InnerProducts(X)
-
-        def problem_at(strength: float, design: Design = X) -> Problem:
-            problem = replace(self._problem(sample, strength, ratio), X=design, inner=inner)
-            return problem if kept is None else replace(problem, penalty=problem.separable.on_columns(kept))
-
-        result = search_path(
-            self._grid(sample, ratio),
-            partial(problem_at, design=sample.in_dual(self.fit_intercept)) if in_dual else problem_at,
-            judgement,
-            selection=self.selection,
-            early_stopping=self.early_stopping,
-        )
-        if in_dual:
-            coefs, levels = sample.in_columns(result.coefs, result.levels, self.fit_intercept)
-            result = replace(result, coefs=coefs, levels=levels, solved={}, last=None)
-
-        def raced() -> tuple[SearchResult, LeftOut]:
-            found, left_out = race(result, problem_at, judgement, self.selection)
-            if fewer is None:
-                return found, left_out
-            problem = self._problem(sample, float(found.strengths[found.best]), ratio)
-            coefs = np.stack([fewer.coefficients(own) for own in found.coefs])
-            return replace(found, coefs=coefs, solved={}, last=None), left_out.in_columns(problem, fewer)
-
-        return Candidate(ratio, result, raced)
-
-    def _on_sums(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
-        """Every strength by refits without the sets, on sums over the rows."""
-        assert sample.sets is not None
-        rows = Block(sample.X, sample.target, sample.weights if sample.weighted else None)
-        models = NetWithoutSets(rows, sample.sets, ratio, bool(self.fit_intercept), self.positive)
-
-        without = PathsWithout(judgement)
-
-        def fit_at(strength: float, coef: Array, level: Array | float) -> Fit:
-            return Fit(self._problem(sample, strength, ratio), coef, np.asarray(level))
-
-        result = search_net_without_sets(
-            models,
-            kinked_grid(self, models.whole, ratio),
-            judgement,
-            lambda *at: without.judged(fit_at(*at)),
-            self.selection,
-            early_stopping=self.early_stopping,
-        )
-
-        def at_choice() -> tuple[SearchResult, LeftOut]:
-            best = result.best
-            fit = fit_at(float(result.strengths[best]), result.coefs[best], result.levels[best])
-            return result, judgement.thoroughly(solve(fit), 0.0)
-
-        return Candidate(ratio, result, at_choice)
-
-    def _spectrum(self, sample: Sample) -> tuple[RidgeSpectrum, Grid]:
-        """The eigendecomposition of a ridge problem, and the strengths."""
-        spectrum = RidgeSpectrum(self._problem(sample, 1.0, 0.0))
-        return spectrum, self._grid_between(lambda: decades(spectrum.largest))
-
-    def _by_spectrum(self, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
-        """Every strength from one eigendecomposition."""
-        spectrum, grid = self._spectrum(sample)
-        sets = judgement.sets
-        rows = spectrum if sets is None else RidgeWithoutSets(spectrum, sets, len(grid.values))
-        result = search_ridge(rows, grid, judgement, self.selection)
-        return Candidate(ratio, result, lambda: (result, rows.left_out(float(result.strengths[result.best]))))
 
     # --- what was found ------------------------------------------------------------------------------
 

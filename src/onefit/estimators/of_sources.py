@@ -1,0 +1,188 @@
+"""Estimators that tune themselves on rows from a source, and those of curved losses in passes over the rows.
+
+A curved loss takes a pass for each Newton step.  A source that fits into memory tells its strengths there.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onefit.blocks import (
+    ArrayRows,
+    ChosenStrength,
+    Rows,
+    TunedPath,
+)
+from onefit.blocks.curved import CurvedSolver, centre_of
+from onefit.blocks.models import Models, Quadratic, null_points, summed
+from onefit.blocks.rows import SAMPLE, Summary, summarise
+from onefit.estimators.in_blocks import TunedOnRows, has_passes, needing_all_rows, tune_rows
+from onefit.estimators.in_memory import tuned_in_memory
+from onefit.estimators.penalized import decades, ends_of_kinked
+from onefit.exceptions import SolverError
+from onefit.losses import Logistic, Loss, Tweedie
+from onefit.metrics import LinearMetric, metric_of_loss
+from onefit.penalties import L2, Penalty, SeparablePenalty
+from onefit.solvers.null_model import strength_of_single_coefficients
+from onefit.tuning.grid import Grid
+from onefit.validation import check_column_sizes, check_several_rows
+
+if TYPE_CHECKING:
+    from onefit.estimators.self_tuned import SelfTuned
+
+
+def tune_source(model: SelfTuned, rows: Rows, groups: Any, offset: Any) -> TunedOnRows:
+    """Tune in passes over the rows of a source.
+
+    Raises
+    ------
+    ValueError
+        A parameter needs all rows at once, or the rows are not what the model takes.
+    """
+    given = [name for name, value in (("groups", groups), ("offset", offset)) if value is not None]
+    needing = given + needing_all_rows(model)
+    if needing:
+        raise ValueError(
+            f"{needing[0]} needs all rows at once: leave it out where rows come in blocks, or fit arrays in "
+            "memory"
+        )
+    if has_passes(model):
+        return tune_rows(model, rows)
+    if not _is_curved(model, model._loss(2)):
+        raise ValueError(
+            "rows in blocks are for squared, logistic and Tweedie losses with a ridge, lasso or elastic net "
+            f"penalty, not for {model._loss(2)!r} with {model._unit_penalty(model._ratios()[0])!r}: "
+            "fit arrays in memory"
+        )
+    return tune_curved(model, rows)
+
+
+def has_curved_passes(model: SelfTuned) -> bool:
+    """Whether passes over the rows tune a model of a curved loss, as far as its parameters tell."""
+    return not needing_all_rows(model) and _is_curved(model, model._fitted_loss())
+
+
+def _is_curved(model: SelfTuned, loss: Loss) -> bool:
+    units = [model._unit_penalty(ratio) for ratio in model._ratios()]
+    return isinstance(loss, Logistic | Tweedie) and all(isinstance(unit, SeparablePenalty) for unit in units)
+
+
+def tune_curved(model: SelfTuned, rows: Rows) -> TunedOnRows:
+    """Tune a model of a curved loss in passes over the rows."""
+    summary = _summary(model, rows)
+    metric = _metric(model, summary)
+    if is_held(rows, summary):
+        with suppress(SolverError):  # passes may not settle at a choice with hardly a penalty
+            return _tune_held(model, rows, summary, metric)
+    paths = [_along(model, rows, summary, metric, ratio) for ratio in model._ratios()]
+    ratio, path, judge = min(paths, key=lambda one: float(one[1].risks[one[1].best]))
+    return TunedOnRows(ratio, path, path.contest, (judge,), metric, summary.count)
+
+
+def is_held(rows: Rows, summary: Summary) -> bool:
+    """Whether a source is so small that the sample of its rows holds all of them."""
+    return not isinstance(rows, ArrayRows) and summary.sample.stride == 1 and summary.size <= SAMPLE
+
+
+def _tune_held(model: SelfTuned, rows: Rows, summary: Summary, metric: LinearMetric) -> TunedOnRows:
+    """Choose in memory, where strengths are told by more than one step for each row."""
+    sample = model._sample(*summary.sample.rows, groups=None, offset=None).held
+    ratio, path, contest, left_out = tuned_in_memory(model, sample, model._judgement(sample))
+    strength = float(path.strengths[path.best])
+    solver = _solver(model, rows, summary, metric, ratio)
+    solver.path(np.array([strength]))
+    coefs, levels = path.coefs.copy(), path.levels.copy()
+    coefs[path.best], levels[path.best] = left_out.fit.coef, left_out.fit.intercept
+    path = replace(path, coefs=coefs, levels=levels)
+    return TunedOnRows(ratio, path, contest, (solver.chosen(strength),), metric, summary.count)
+
+
+def _solver(
+    model: SelfTuned, rows: Rows, summary: Summary, metric: LinearMetric, ratio: float
+) -> CurvedSolver:
+    unit, scale = model._unit_penalty(ratio), _scale(model, summary)
+    assert isinstance(unit, SeparablePenalty)
+    models = Models(model._loss(2), metric, (), bool(model.fit_intercept), model._mean_scaled)
+    return CurvedSolver(rows, summary, models, lambda strength: unit.scaled(model._amount(strength) * scale))
+
+
+def _scale(model: SelfTuned, summary: Summary) -> float:
+    """Of penalties beside a mean of losses."""
+    return summary.weight if model._mean_scaled else 1.0
+
+
+def _along(
+    model: SelfTuned, rows: Rows, summary: Summary, metric: LinearMetric, ratio: float
+) -> tuple[float, TunedPath, ChosenStrength]:
+    """Tune along the path of one share of ℓ1."""
+    solver = _solver(model, rows, summary, metric, ratio)
+    grid = _grid(model, solver, model._unit_penalty(ratio), _scale(model, summary))
+    found, judge = solver.tuned(grid, model.selection, early_stopping=model.early_stopping)
+    return ratio, found, judge
+
+
+def _grid(model: SelfTuned, solver: CurvedSolver, unit: Penalty, scale: float) -> Grid:
+    """Strengths as the estimator chooses them in memory."""
+    summary, loss = solver.summary, model._loss(2)
+    start = _constant(model, summary)
+    squares = summary.squares + (0.0 if model.fit_intercept else summary.weight * summary.means**2)
+    target = np.array([summary.response if model._mean_scaled else 0.0])
+    curvature = float(loss.hessian(target, np.array([start]))[0]) * squares / scale
+    if not unit.has_growing_kinks(curvature.shape):
+        return model._grid_between(lambda: decades(float(curvature.sum())))
+    assert isinstance(unit, SeparablePenalty)
+    null, ridge = _null(solver, start, unit) / scale, unit.ridge(curvature.shape)
+    return model._grid_between(lambda: ends_of_kinked(null, model.eps, curvature, ridge), lambda: null)
+
+
+def _null(solver: CurvedSolver, start: float, unit: SeparablePenalty) -> float:
+    """Smallest factor on the penalty that makes all coefficients zero."""
+    models = replace(solver.models, penalties=(L2(0.0),))
+    points = null_points(models, centre_of(models, solver.summary), start)
+    sums = solver.rows.total(partial(summed, models=models, points=points, curved=np.arange(1)))
+    slope = Quadratic.of(sums, 0, 0, intercept=models.intercept).slope
+    return strength_of_single_coefficients(unit, slope)
+
+
+def _constant(model: SelfTuned, summary: Summary) -> float:
+    """Linear predictor of the constant model."""
+    loss = model._loss(2)
+    if not model.fit_intercept:
+        return 0.0
+    if isinstance(loss, Logistic):
+        return float(loss.start(np.arange(2.0), summary.shares))
+    return float(loss.start(np.array([summary.response]), np.ones(1)))
+
+
+def _summary(model: SelfTuned, rows: Rows) -> Summary:
+    """First pass, and what it tells of the data as a whole."""
+    loss = model._loss(2)
+    least = 0.0 if isinstance(loss, Tweedie) and loss.power >= 1 else -np.inf
+    summary: Summary = rows.total(partial(summarise, classes=isinstance(loss, Logistic), least=least))
+    check_several_rows(summary.count)
+    check_column_sizes(summary.sizes, rows.names)
+    if isinstance(loss, Tweedie) and loss.link == "log" and not summary.response > 0:
+        raise ValueError("y is zero for every row: a mean of zero has no logarithm")
+    return summary
+
+
+def _metric(model: SelfTuned, summary: Summary) -> LinearMetric:
+    loss, labels = model._loss(2), summary.labels
+    if isinstance(loss, Tweedie):
+        return metric_of_loss(loss, None)
+    if np.count_nonzero(summary.shares) < 2:
+        raise ValueError(
+            f"{type(model).__name__} needs samples of at least 2 classes in the data, but the data contains "
+            f"only one class: {labels[summary.shares > 0].tolist()[0]!r}"
+        )
+    if len(labels) > 2:
+        raise ValueError(
+            f"rows in blocks are for two classes, y has {len(labels)}: fit one class against the others, or "
+            "arrays in memory"
+        )
+    return metric_of_loss(loss, labels)

@@ -11,8 +11,7 @@ from scipy.special import softmax
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import LeaveOneOut
 
-from onefit import _scoring
-from onefit._scoring import Pooled
+from onefit._scoring import Pooled, by_row
 from onefit.cli.coefficients import coefficients
 from onefit.cli.comparison import Ranking, TunedModel
 from onefit.cli.judged import constant_losses, one_by_one, with_common_loss
@@ -105,7 +104,7 @@ class TestComparison:
         shown = {one.name: one.value for one in classes.scores_of(judged)}
         np.testing.assert_allclose(shown["log-loss"], value)
         both = (Pooled(table.y, p, p, "", est.classes) for p in (est.predictions, rough))
-        exact, fitted = map(_scoring.brier, both)
+        exact, fitted = map(by_row.brier, both)
         np.testing.assert_allclose(shown["Brier"], fitted.mean() + (exact - fitted)[::3].sum() / 30)
         np.testing.assert_allclose(judged.above(classes.best.judged)[0], value - est.value)
 

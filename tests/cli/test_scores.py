@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from onefit import _scoring
-from onefit._scoring import Pooled
+from onefit._scoring import Pooled, by_row
 from onefit.cli.comparison import CLASSES, NUMBERS
 from onefit.displays import curves
 from onefit.risk.means import clustered, mean_and_error
@@ -77,9 +76,7 @@ def test_numbers_are_those_of_scikit_learn():
     np.testing.assert_allclose(found["MAE"], metrics.mean_absolute_error(one.y, one.predictions, **how))
 
 
-@pytest.mark.parametrize(
-    "function", [_scoring.area, _scoring.precision, _scoring.brier], ids=lambda f: f.__name__
-)
+@pytest.mark.parametrize("function", [by_row.area, by_row.precision, by_row.brier], ids=lambda f: f.__name__)
 def test_errors_are_the_spread_over_samples(function):
     rng = np.random.default_rng(0)
 
@@ -97,9 +94,9 @@ def test_errors_are_the_spread_over_samples(function):
 def test_copies_of_rows_add_nothing_where_they_are_a_group():
     one = numbers()
     twice = one.some(np.tile(np.arange(len(one.y)), 2))
-    alone = mean_and_error(_scoring.root(one), one.weights)
+    alone = mean_and_error(by_row.root(one), one.weights)
     groups = np.tile(np.arange(len(one.y)), 2)
-    again = mean_and_error(*clustered(_scoring.root(twice), twice.weights, groups))
+    again = mean_and_error(*clustered(by_row.root(twice), twice.weights, groups))
     np.testing.assert_allclose(again, alone)
 
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from onefit import _scoring
-from onefit._scoring import Pooled
+from onefit._scoring import Pooled, by_row
 from onefit._typing import Array
 from onefit.cli import families
 from onefit.cli.coefficients import Coefficients
@@ -22,13 +21,13 @@ from onefit.risk.audit import Audit
 from onefit.risk.estimate import RiskEstimate
 
 # scores beside the loss: their sign, and values of each row whose mean they are but for that
-NUMBERS = {"R²": (-1.0, _scoring.unexplained), "RMSE": (1.0, _scoring.root), "MAE": (1.0, _scoring.absolute)}
+NUMBERS = {"R²": (-1.0, by_row.unexplained), "RMSE": (1.0, by_row.root), "MAE": (1.0, by_row.absolute)}
 PRECISION = "average precision"
 CLASSES = {
-    "AUC": (-1.0, _scoring.area),
-    PRECISION: (-1.0, _scoring.precision),
-    "Brier": (1.0, _scoring.brier),
-    "accuracy": (-1.0, _scoring.missed),
+    "AUC": (-1.0, by_row.area),
+    PRECISION: (-1.0, by_row.precision),
+    "Brier": (1.0, by_row.brier),
+    "accuracy": (-1.0, by_row.missed),
 }
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from onefit._scoring import Pooled, squared
+from onefit._scoring import Pooled
+from onefit._scoring.by_row import squared
 from onefit._typing import Array, Index
 from onefit.cli.table import Table
 from onefit.losses import Tweedie

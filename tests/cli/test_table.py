@@ -138,6 +138,16 @@ class TestSplit:
         assert list(kept.features.columns) == ["age", "colour", "customer_id"]
         assert ("year", "you asked to drop it") in kept.dropped
 
+    def test_times_of_day_and_mixed_dates_say_how_to_write_them(self, frame):
+        rows = range(len(frame))
+        frame = frame.assign(
+            clock=[f"{i % 24}:{i * 7 % 60:02d}" for i in rows],
+            day=[f"{2000 + i}-01-31" if i % 2 else f"31.01.{2000 + i}" for i in rows],
+        )
+        why = dict(split(frame, "price").dropped)
+        assert why["clock"].startswith("holds times of day: write them as hours")
+        assert why["day"].startswith("holds dates in more than one format")
+
     def test_rows_without_target_leave(self, frame):
         frame.loc[[3, 7], "price"] = np.nan
         table = split(frame, "price")

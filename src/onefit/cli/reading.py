@@ -341,8 +341,8 @@ def _as_text(slips: dict[str, tuple[str, list[str]]]) -> Iterator[str]:
         if strange:
             cells = listed([repr(cell) for cell in strange], 3)
             yield (
-                f"{name} holds {what} but for {cells}, and was read as text: leave such cells empty where "
-                "they mean missing"
+                f"{name} holds {what} but for {cells}, and was read as text: correct such cells, or leave "
+                "them empty where they mean missing"
             )
 
 

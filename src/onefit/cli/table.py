@@ -20,6 +20,11 @@ from onefit.cli.target import guess_task, is_whole, target_values
 MOST_LEVELS = 100  # of one column of text; the rarer ones are grouped
 FEW_ROWS = 10  # on fewer nothing is called clear
 IDENTIFIER = re.compile(r"(?:.*[_ .])?(?:id|index|row|row\.?names?)#?|unnamed: \d+|", re.IGNORECASE)
+# what columns of text look like that could have been read
+UNREAD = {
+    r"\d{1,2}:\d{2}(:\d{2})?": "holds times of day: write them as hours, such as 13.5",
+    r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}": "holds dates in more than one format: write all like 2024-01-31",
+}
 
 
 @dataclass(frozen=True)
@@ -300,9 +305,14 @@ def _identifies(column: pd.Series) -> str:
     """Return why a column looks like a row identifier, or nothing."""
     kind, present = kind_of(column), column.dropna()
     if kind == "text" and not types.is_bool_dtype(present):
-        most = int(present.astype(str).value_counts().iloc[0])
+        counts = present.astype(str).value_counts()
         least = rare_below(len(column))
-        return f"looks like an identifier: no value occurs {least} times" if most < least else ""
+        if counts.iloc[0] >= least:
+            return ""
+        for pattern, what in UNREAD.items():
+            if counts.index.str.fullmatch(pattern).all():
+                return what
+        return f"looks like an identifier: no value occurs {least} times"
     if kind != "number" or len(present) < len(column) or not present.is_unique:
         return ""
     values = present.to_numpy(np.float64)

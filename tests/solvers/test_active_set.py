@@ -8,7 +8,12 @@ import scipy.sparse as sp
 from sklearn.linear_model import ElasticNet
 
 from onefit.cholesky import UpdatableCholesky
+from onefit.exceptions import NotOptimalWarning
+from onefit.losses import Squared
+from onefit.penalties import L1
+from onefit.problem import Problem
 from onefit.solvers.active_set import ActiveSet
+from onefit.solvers.path import LeastSquaresPath
 
 
 def centred(X, weights=None):
@@ -289,8 +294,20 @@ def test_gap_is_infinite_where_an_unpenalised_column_is_not_fitted():
 def test_stopping_short_is_said(monkeypatch):
     X, y = toeplitz(20, 8)
     monkeypatch.setattr(ActiveSet, "_enter", lambda *_: None)
-    with pytest.warns(RuntimeWarning, match="correlations above their strength"):
-        ActiveSet(X, y).solve(0.1)
+    active = ActiveSet(X, y)
+    assert not active.solve(0.1)
+    with pytest.warns(NotOptimalWarning, match="stopped short of its optimum"):
+        active.warn()
+
+
+def test_newtons_method_goes_on_where_it_stops_short(monkeypatch):
+    X, y = toeplitz(20, 8)
+    problem = Problem(Squared(), L1(2.0), X, y, np.ones(20))
+    optimum = LeastSquaresPath().next(problem).fit
+    monkeypatch.setattr(ActiveSet, "_enter", lambda *_: None)
+    found = LeastSquaresPath().next(problem).fit
+    np.testing.assert_allclose(found.coef, optimum.coef, atol=1e-9)
+    assert np.any(optimum.coef)
 
 
 def test_weights_need_a_positive_sum():

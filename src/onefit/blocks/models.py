@@ -331,7 +331,8 @@ class Quadratic:
         active = ActiveSet(
             np.asfortranarray(root[:, None] * vectors.T), vectors.T @ wanted / root, fit_intercept=False
         )
-        active.solve(l1 / units, l2 / units**2)
+        if not active.solve(l1 / units, l2 / units**2):
+            active.warn()
         return np.asarray(active.coef) / units
 
     def metric(self, l2: Array) -> Array:

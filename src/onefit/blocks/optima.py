@@ -117,7 +117,8 @@ def optima(sums: RowSums, l1: Array, l2: Array, *, nonnegative: bool = False) ->
             continue
         if active is None:
             active = ActiveSet(*_equations(gram, cross), fit_intercept=False)
-        active.solve(one, two)
+        if not active.solve(one, two):
+            active.warn()
         support, signs = active.support.copy(), active.signs.copy()
         yield Optimum(support, signs, active.coef[support], np.tril(active.factor.upper.T))
 

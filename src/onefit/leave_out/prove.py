@@ -355,7 +355,9 @@ def _holds_by_slopes(fit: Fit, slope: Array) -> bool:
 def _owed_by_remnants(fit: Fit, norms: Array) -> Array:
     """What the ridge part owes where solvers take a coefficient for zero, as ``STATIONARY`` counts: (p,)."""
     largest = float(np.abs(fit.coef * norms).max(initial=0.0))
-    return SNAP / STATIONARY * largest * fit.problem.penalty.ridge(fit.coef.shape) / np.maximum(norms, TINY)
+    owed = SNAP / STATIONARY * largest * fit.problem.penalty.ridge(fit.coef.shape)
+    with np.errstate(over="ignore"):  # where a column is next to nothing
+        return owed / np.maximum(norms, TINY)
 
 
 def travelled(fit: Fit, eta: Array, held: Array) -> Array:

@@ -17,6 +17,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
+from onefit.exceptions import NotOptimalWarning
 from onefit.numerics import TINY
 from onefit.solvers.support import Support
 
@@ -27,6 +28,8 @@ _EXCESS = 1e-12
 _BLOCK = 64
 # Rounds without progress, in single steps, after which rounding is all that is left.
 _PATIENCE = 5
+# Duality gap, relative to the objective, from which on the method has stopped short of the optimum.
+_SHORT = 1e-8
 # How often the way from one set of strengths to the next may be halved when the method cycles.
 _HALVINGS = 6
 # Condition number beyond which the normal equations alone are too coarse to choose the next pivot,
@@ -90,7 +93,7 @@ class ActiveSet(Support):
         self._refactor()
         self._forget_residual()
 
-    def solve(self, l1: float | Array, l2: float | Array = 0.0) -> None:
+    def solve(self, l1: float | Array, l2: float | Array = 0.0) -> bool:
         """Move to the optimum for new strengths.
 
         Parameters
@@ -100,21 +103,25 @@ class ActiveSet(Support):
         l2 : float or array, shape (p,)
             Strengths of the squares, finite.
 
-        Warns
-        -----
-        RuntimeWarning
-            If rounding or a degenerate design stopped the method short of the optimum.
+        Returns
+        -------
+        bool
+            Whether it is there: rounding or a degenerate design may have stopped the method short of it.
         """
         p = self._l1.size
         self._take_ridge(np.full(p, l2) if np.ndim(l2) == 0 else np.array(l2, dtype=np.float64))
         self._approach(np.full(p, l1) if np.ndim(l1) == 0 else np.array(l1, dtype=np.float64))
         self._refine()
-        if self._unresolved and self.relative_gap() > 1e-8:
-            warnings.warn(
-                f"stopped with {self._unresolved} correlations above their strength",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+        return not (self._unresolved and self.relative_gap() > _SHORT)
+
+    def warn(self) -> None:
+        """Say that the method stopped short of the optimum."""
+        warnings.warn(
+            f"a lasso stopped short of its optimum by {self.relative_gap():.2g} of its objective: columns "
+            "depend on one another to rounding; drop some, or add an l2 part",
+            NotOptimalWarning,
+            stacklevel=3,
+        )
 
     def _approach(self, target: Array, halvings: int = _HALVINGS) -> None:
         """Go to the optimum for ``target``, by way of one half-way there if need be."""

@@ -285,11 +285,23 @@ class LeastSquaresPath:
         active = self._active
         l1, l2 = _strengths(problem)
         fixed = np.isinf(l2)  # at zero, by either strength
-        active.solve(np.where(fixed, np.inf, l1), np.where(fixed, 0.0, l2))
+        is_there = active.solve(np.where(fixed, np.inf, l1), np.where(fixed, 0.0, l2))
         self._last = Fit(problem, active.coef, np.asarray(active.intercept)).known(eta=active.eta)
+        if not is_there and (found := self._by_newton(active, self._last)) is not None:
+            return found
         X, own = problem.X, active.support.copy()
         curved = (X, own, X.shape[1], l2[own], problem.weights, intercept)
         return newton.Solution(self._last, ActiveSetCurvature(*curved, active))
+
+    def _by_newton(self, active: ActiveSet, fit: Fit) -> newton.Solution | None:
+        """The optimum from where rounding stopped the active set, which begins anew then."""
+        with suppress(SolverError):
+            if isinstance(fit.problem.penalty, SeparablePenalty):
+                found = newton.solve(fit)
+                self._active, self._last = None, found.fit
+                return found
+        active.warn()
+        return None
 
 
 class ApartPath:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 
 import numpy as np
@@ -45,10 +45,10 @@ class OutputsPath:
     @classmethod
     def of(cls, outputs: Sequence[LeftOutPath]) -> OutputsPath:
         """Join the paths of the responses, each with the same strengths."""
-        least = int(sum(one.guessed_risks for one in outputs).argmin())  # type: ignore[union-attr]
+        least = int(np.sum([one.guessed_risks for one in outputs], axis=0).argmin())
         return cls(tuple(replace(one, reference=least) for one in outputs))
 
-    @property
+    @cached_property
     def coefs(self) -> Array:
         """Coefficients: (p, J, t)."""
         return np.stack([one.coefs for one in self.outputs], axis=2)

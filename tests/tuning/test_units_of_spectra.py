@@ -139,3 +139,26 @@ def test_rows_share_the_rounding_of_coefficients(shift, alpha):
             coef += np.linalg.lstsq(A, left.astype(float), rcond=None)[0]
         error = abs(model.loo_.predictions[i] - float(X[i] @ coef))
         assert error <= model.loo_.bounds[i] + 1e-12
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("alpha", [1e-3, 1.0, 1e6])
+@pytest.mark.parametrize("decades", [3, 5, 8])
+def test_rows_of_more_columns_than_rows_are_told_in_any_units(decades, alpha, fit_intercept):
+    """By a fit in columns of spread one, each with a strength of its own, from an augmented QR factor."""
+    rng = np.random.default_rng(6)
+    Z, units = rng.normal(size=(12, 18)), np.where(np.arange(18) < 5, 10.0**decades, 1.0)
+    y, weights = Z[:, 5:].sum(axis=1) + rng.normal(size=12), rng.integers(1, 4, 12) * 0.5
+    model = onefit.RidgeLOO(alphas=[alpha], fit_intercept=fit_intercept).fit(
+        Z * units, y, sample_weight=weights
+    )
+    root = np.sqrt(weights)
+    for i in range(12):
+        keep = np.arange(12) != i
+        means, level = (np.average(part[keep], axis=0, weights=weights[keep]) for part in (Z, y))
+        means, level = (means, level) if fit_intercept else (0.0 * means, 0.0)
+        rows = np.vstack([root[keep, None] * (Z[keep] - means), np.diag(np.sqrt(alpha) / units)])
+        coef = np.linalg.lstsq(rows, np.append(root[keep] * (y[keep] - level), np.zeros(18)), rcond=None)[0]
+        off = abs(level + (Z[i] - means) @ coef - model.loo_.predictions[i])
+        assert off <= model.loo_.bounds[i] + 1e-9 * abs(y).max()
+        assert off <= 1e-6 * abs(y).max()

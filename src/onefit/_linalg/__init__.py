@@ -51,6 +51,8 @@ from onefit._linalg.factorization import (
 )
 from onefit._linalg.rows import row_diagonals, row_matrices, row_times, weighted_rows, with_axes
 from onefit._linalg.semidefinite import (
+    eigenpairs_beside,
+    graded_rows,
     is_graded,
     low_rank_roots,
     null_space,
@@ -83,10 +85,12 @@ __all__ = [
     "condition",
     "dense",
     "densified",
+    "eigenpairs_beside",
     "eigh",
     "factor_inverse",
     "factor_solve",
     "full_gram",
+    "graded_rows",
     "half_solve",
     "has_columns",
     "inverse_diagonal",

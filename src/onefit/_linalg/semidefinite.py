@@ -78,16 +78,23 @@ class Pivoted(NamedTuple):
         """Eigenvalues and vectors, (r,) and (k, r), of columns in very different units.
 
         Beside the largest eigenvalue ``eigh`` takes the smaller ones for rounding.  They are the squares of
-        the singular values of B, which one-sided Jacobi rotations find to as many digits as the condition of
-        the scaled K lets (Demmel and Veselić 1992; Drmač and Veselić 2008).
+        the singular values of B (Demmel and Veselić 1992; Drmač and Veselić 2008).
         """
-        known = lapack.dgejsv(self.lower, joba=ROW_AND_COLUMN_SCALED, jobu=0, jobv=3)
-        sizes, vectors, _, work, _, failed = known
-        if failed:
-            raise np.linalg.LinAlgError("the singular values of a triangle did not settle")
-        values = (sizes * (work[0] / work[1])) ** 2
-        keep = values > FAINT * values.max(initial=0.0)
-        return values[keep][::-1], vectors[:, : self.rank][:, keep][:, ::-1]
+        return graded_singular_vectors(self.lower)[:2]
+
+
+def graded_singular_vectors(A: Array) -> tuple[Array, Array, Array]:
+    """Squares of singular values (r,), ascending, and left and right vectors, of A (k, m) with k >= m.
+
+    By one-sided Jacobi rotations: those of rows and columns in very different units are told to as many
+    digits as the condition of A in units of their own lets.  Values that no vector is known of are left out.
+    """
+    sizes, left, right, work, _, failed = lapack.dgejsv(A, joba=ROW_AND_COLUMN_SCALED, jobu=0, jobv=0)
+    if failed:
+        raise np.linalg.LinAlgError("the singular values of a matrix did not settle")
+    values = (sizes * (work[0] / work[1])) ** 2
+    keep = np.flatnonzero(values > FAINT * values.max(initial=0.0))[::-1]
+    return values[keep], left[:, keep], right[:, keep]
 
 
 def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
@@ -160,3 +167,45 @@ def is_graded(diagonal: Array, ratio: float = GRADED) -> bool:
     """Whether columns with these squared lengths are in units too different, by default for ``eigh``."""
     largest, least = diagonal.max(initial=0.0), diagonal.min(initial=np.inf, where=diagonal > 0)
     return bool(least * ratio < largest < np.inf)
+
+
+def eigenpairs_beside(K: Array, null: Array) -> tuple[Array, Array]:
+    """Positive eigenvalues of a semi-definite K, and their vectors, with K u = 0 for a unit vector u.
+
+    In the coordinates of a reflection that takes u to the first axis, which is left out: rounding would mix
+    it with directions of small eigenvalues.
+    """
+    v, scale = _reflection(null)
+    along = scale * (K @ v)
+    along -= 0.5 * scale * (v @ along) * v
+    reflected = K - np.outer(v, along)
+    reflected -= np.outer(along, v)
+    s, inner = positive_eigenpairs(np.ascontiguousarray(reflected[1:, 1:]))
+    return s, _reflected_back(inner, v, scale)
+
+
+def _reflection(unit: Array) -> tuple[Array, float]:
+    """Reflection I − c v vᵀ, by v and c, that takes a unit vector to the first axis, or its opposite."""
+    v = unit.copy()
+    v[0] += np.copysign(1.0, v[0])
+    return v, 2.0 / float(v @ v)
+
+
+def _reflected_back(inner: Array, v: Array, scale: float) -> Array:
+    """Vectors without the first axis, (n − 1, r), in the coordinates from before: (n, r)."""
+    Q = np.outer(-scale * v, v[1:] @ inner)
+    Q[1:] += inner
+    return Q
+
+
+def graded_rows(Z: Array, null: Array | None) -> tuple[Array, Array, Array]:
+    """Squares of singular values (r,), left (n, r) and right vectors (p, r), of Z (n, p) with p >= n.
+
+    Of columns in very different units.  With Zᵀu = 0 for a unit vector, if one is given, as above.
+    """
+    if null is None:
+        values, right, left = graded_singular_vectors(Z.T)
+        return values, left, right
+    v, scale = _reflection(null)
+    values, right, inner = graded_singular_vectors((Z - np.outer(scale * v, v @ Z))[1:].T)
+    return values, _reflected_back(inner, v, scale), right

@@ -54,6 +54,10 @@ class CentredDesign:
         """Mean of each response, or 0: (...) for (n, ...)."""
         return np.average(y, axis=0, weights=self.weights) if self.centred else np.zeros(y.shape[1:])
 
+    def rows(self) -> Array:
+        """X̃ itself: (n, p)."""
+        return np.asarray(self.root[:, None] * (_linalg.dense(self.X) - self.means))
+
     def times(self, coef: Array) -> Array:
         """X̃ coef, for (p, m) coefficients: (n, m)."""
         return self.root[:, None] * (_linalg.times(self.X, coef) - self.means @ coef)
@@ -63,6 +67,10 @@ class CentredDesign:
         rows = self.root[:, None] * rows
         product = _linalg.transposed_times(self.X, rows)
         return product - np.outer(self.means, rows.sum(axis=0)) if self.centred else product
+
+    def column_squares(self) -> Array:
+        """Squared lengths of the columns of X̃: (p,)."""
+        return np.asarray(_linalg.column_norms(self.X, self.weights, centred=self.centred) ** 2)
 
     def gram(self) -> Array:
         """X̃ᵀX̃, 0 where columns are constant but for rounding: (p, p)."""

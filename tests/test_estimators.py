@@ -204,7 +204,7 @@ def test_a_share_of_one_is_a_lasso_whatever_the_spread_of_y():
         assert ElasticNetLOO(l1_ratio=1.0)._ratios(float(spread)) == [1.0]
 
 
-def test_lassos_of_several_targets_go_through_all_strengths():
+def test_lassos_of_several_targets_pass_over_no_strength():
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(60, 15)), rng.normal(size=(60, 2))
     model = LassoLOO(alphas=30).fit(X, X[:, :2] + Y)

@@ -10,4 +10,4 @@ from onefit.estimators import of_sources
 @pytest.fixture(autouse=True)
 def in_passes(monkeypatch):
     """Small sources are tuned in passes, as those are that do not fit into memory."""
-    monkeypatch.setattr(of_sources, "is_held", lambda *_: False)
+    monkeypatch.setattr(of_sources, "fits_into_memory", lambda *_: False)

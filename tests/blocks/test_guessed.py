@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from onefit import ElasticNetLOO, LassoLOO, cost
-from onefit.blocks import tuning
+from onefit.blocks import path_models, tuning
 from onefit.blocks.guessed import GuessedRisks
 from onefit.blocks.optima import optima
 from onefit.blocks.rows import ArrayRows
@@ -24,14 +24,14 @@ def table(n=200, p=80, seed=0):
 def solved(monkeypatch):
     """Strengths that were asked for and solved, one entry a path; rows are left out exactly at all."""
     monkeypatch.setattr(cost, "IN_A_PATH", np.inf)
-    counts, net_path = [], tuning.net_path
+    counts, net_path = [], path_models.net_path
 
     def counted(sums, alphas, *rest, **options):
         path = net_path(sums, alphas, *rest, **options)
         counts.append((len(alphas), path.coefs.shape[1]))
         return path
 
-    monkeypatch.setattr(tuning, "net_path", counted)
+    monkeypatch.setattr(path_models, "net_path", counted)
     return counts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
@@ -78,3 +79,29 @@ def test_rows_of_a_choice_in_memory_are_written_in_their_order(tmp_path):
     refit = LogisticRegression(C=model.C_, tol=1e-10, max_iter=10**5).fit(X[rest], y[rest])
     off = abs(written["decision"][3] - refit.decision_function(X[[3]])[0])
     assert off <= written["bound"][3] + 1e-3
+
+
+@pytest.mark.filterwarnings("ignore::onefit.exceptions.UnreliableWarning")
+@pytest.mark.parametrize(("seed", "fit_intercept"), [(56, True), (86, True), (36, False)])
+def test_rows_of_separable_classes_are_told_as_those_of_arrays(seed, fit_intercept):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(26, 1) if not fit_intercept else (int(rng.integers(8, 30)), 3))
+    y = X[:, 0] > (0.5 if fit_intercept else 0.0)
+    model = LogisticLOO(l1_ratio=1.0, fit_intercept=fit_intercept, selection="min")
+    source, arrays = (clone(model).fit(*rows) for rows in ((ArraySource(X, y, rows=7),), (X, y)))
+    assert source.C_ == arrays.C_
+    assert source.loo_.value == arrays.loo_.value
+    assert source.loo_.guarantee == arrays.loo_.guarantee
+    assert source.loo_.approx_error == arrays.loo_.approx_error
+
+
+def test_columns_that_do_not_vary_and_labels_that_are_none():
+    y = np.arange(30) % 2
+    source, arrays = (
+        LogisticLOO(l1_ratio=1.0).fit(*own)
+        for own in ((ArraySource(np.ones((30, 2)), y),), (np.ones((30, 2)), y))
+    )
+    assert source.loo_.value == arrays.loo_.value
+    for size in (30, of_sources.SAMPLE):
+        with pytest.raises(ValueError, match="Unknown label type"):
+            LogisticLOO().fit(ArraySource(np.ones((size, 2)), np.arange(size) % 2 + 0.5))

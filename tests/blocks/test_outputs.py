@@ -136,3 +136,13 @@ def test_outputs_that_nothing_ties_together_are_solved_apart(ratio):
         np.testing.assert_allclose(one.coef, np.stack(each, axis=1), atol=1e-7)
         np.testing.assert_allclose(other.coef, one.coef, atol=1e-10)
         np.testing.assert_allclose(other.eta, X @ other.coef + other.intercept, atol=1e-10)
+
+
+def test_targets_that_do_not_vary_leave_nothing_to_fit():
+    X, Y, _ = data()
+    for y in (np.full((40, 2), 0.1), np.full(40, 0.1)):
+        model = LassoLOO().fit(X, y)
+        assert model.alpha_ == pytest.approx(1.0)
+        assert not np.any(model.coef_)
+    mixed = LassoLOO().fit(X, np.column_stack([Y[:, 0], np.full(40, 0.1)]))
+    assert mixed.loo_.value == pytest.approx(LassoLOO(alphas=[mixed.alpha_]).fit(X, Y[:, 0]).loo_.value / 2)

@@ -98,7 +98,7 @@ def test_elastic_nets(decades):
 
 def test_a_choice_by_steps_that_are_far_off_is_told(recwarn, monkeypatch):
     """Of few rows in blocks, as if they did not fit into memory."""
-    monkeypatch.setattr(of_sources, "is_held", lambda *_: False)
+    monkeypatch.setattr(of_sources, "fits_into_memory", lambda *_: False)
     for seed in range(60):
         rng = np.random.default_rng(seed)
         X = rng.standard_t(1.5, size=(40, 4))
@@ -114,7 +114,7 @@ def test_a_choice_by_steps_that_are_far_off_is_told(recwarn, monkeypatch):
 
 @pytest.mark.parametrize("l1_ratio", [0.0, 0.5, 1.0])
 def test_logistic_models_in_passes_see_all_columns(l1_ratio, monkeypatch):
-    monkeypatch.setattr(of_sources, "is_held", lambda *_: False)
+    monkeypatch.setattr(of_sources, "fits_into_memory", lambda *_: False)
     Z, eta = _table(400)
     y = (eta + np.random.default_rng(5).logistic(size=400) > 0).astype(int)
     model = onefit.LogisticLOO(l1_ratio=l1_ratio)

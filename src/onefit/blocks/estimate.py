@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
@@ -22,6 +22,7 @@ from onefit.exceptions import UnreliableWarning
 from onefit.leave_out.draws import NEGLIGIBLE, Draw, spread, unseen
 from onefit.metrics import LinearMetric
 from onefit.numerics import CONFIDENCE, EXACT, KNOWN, TINY, UNRELIABLE, resolution
+from onefit.risk.estimate import RiskEstimate
 from onefit.risk.presentation import trust
 
 
@@ -98,19 +99,22 @@ def _columns_of_rows(
     """The rows of a block in the columns of a file."""
     values = judge.left_out(block)
     target, _ = _read(block, metric)
-    predictions = metric.predictions(values.left_out)
-    columns = {"y": np.asarray(block.y)}
+    return _named(block.y, metric.predictions(values.left_out), metric.decision(values.left_out), classes) | {
+        "loss": metric.losses(target, values.left_out),
+        "leverage": values.leverages,
+        "bound": values.bounds,
+    }
+
+
+def _named(y: Any, predictions: Array, decision: Array, classes: Any | None) -> dict[str, Any]:
+    """Response, predictions and linear predictors."""
+    columns = {"y": np.asarray(y)}
     if predictions.ndim == 1:
         columns["prediction"] = predictions
     else:
         assert classes is not None
         columns |= {f"probability_{name}": part for name, part in zip(classes, predictions.T, strict=True)}
-    return columns | {
-        "decision": metric.decision(values.left_out),
-        "loss": metric.losses(target, values.left_out),
-        "leverage": values.leverages,
-        "bound": values.bounds,
-    }
+    return columns | {"decision": decision}
 
 
 def _read(block: Block, metric: LinearMetric) -> tuple[Array, Array]:
@@ -170,12 +174,37 @@ class BlocksEstimate:
     loss_name: str
     classes: Any | None
     notes: tuple[str, ...]
-    _rows: Rows | None
-    _each: Callable[[Block], dict[str, Any]] | None
+    _parts: Callable[[], Iterator[dict[str, Any]]] | None  # of the rows, as they are written
+
+    @classmethod
+    def of_held(cls, found: RiskEstimate) -> Self:
+        """That of rows that are all in memory, in their order."""
+        unknown = ~np.isfinite(found.bounds)
+        if found.sample_weight is not None:
+            unknown &= found.sample_weight > 0
+        columns = _named(found.y, found.predictions, found.decision, found.classes) | {
+            "loss": found.losses,
+            "leverage": found.leverages,
+            "bound": found.bounds,
+        }
+        return cls(
+            found.value,
+            found.std_error,
+            len(found.losses),
+            found.effective_df,
+            float(found.leverages.max(initial=0.0)),
+            found.approx_error,
+            found.guarantee,
+            int(np.count_nonzero(unknown)),
+            found.loss_name,
+            found.classes,
+            found.notes,
+            partial(iter, (columns,)),
+        )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the source behind."""
-        return {**self.__dict__, "_rows": None, "_each": None}
+        """Leave the rows behind."""
+        return {**self.__dict__, "_parts": None}
 
     def rows_to(self, path: str | PathLike[str]) -> None:
         """Write every row without itself to a Parquet file, in one more pass over the rows.
@@ -193,9 +222,9 @@ class BlocksEstimate:
         ValueError
             The estimate was saved and loaded: it has left its rows behind.
         """
-        if self._rows is None or self._each is None:
+        if self._parts is None:
             raise ValueError("a saved estimate leaves its rows behind: fit again, or call onefit.loo")
-        write_rows(path, self._rows.each(self._each))
+        write_rows(path, self._parts())
 
     def __repr__(self) -> str:
         return (
@@ -317,6 +346,5 @@ def estimate_rows(
         metric.loss_name,
         classes,
         notes,
-        rows,
-        partial(_columns_of_rows, judge=judge, metric=metric, classes=classes),
+        partial(rows.each, partial(_columns_of_rows, judge=judge, metric=metric, classes=classes)),
     )

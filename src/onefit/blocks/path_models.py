@@ -101,7 +101,7 @@ class NetModels(NamedTuple):
     def solved_anew(
         self, paths: Sequence[LeftOutPath], strengths: list[Array], at: list[Places]
     ) -> list[SolvedAnew]:
-        """What solves rows anew at places of each path, as they are in all of them."""
+        """What solves rows anew at places of each path, numbered as in all paths one after the other."""
         found, start = list[SolvedAnew](), 0
         for path, alphas, ratio, places in zip(paths, strengths, self.ratios, at, strict=True):
             for which, are_all in ((places.strained, False), (places.all, True)):

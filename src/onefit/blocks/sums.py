@@ -203,6 +203,7 @@ class _Pile:
         x, y = self.firsts / weight, self.y_firsts / weight
         means, gram = self.means + x, mirrored(self.gram) - self.weight * np.outer(x, x)
         varies = beyond_rounding(self.gram.diagonal(), self.firsts, means, self.weight) > 0
+        y_varies = beyond_rounding(self.squares, self.y_firsts, self.y_means + y, self.weight) > 0
         return RowSums(
             self.count,
             self.weight,
@@ -211,8 +212,8 @@ class _Pile:
             means,
             self.y_means + y,
             gram * np.outer(varies, varies),
-            (self.cross - self.weight * np.outer(x, y)) * varies[:, None],
-            self.squares - self.weight * y**2,
+            (self.cross - self.weight * np.outer(x, y)) * np.outer(varies, y_varies),
+            (self.squares - self.weight * y**2) * y_varies,
         )
 
 

@@ -71,6 +71,8 @@ class TunedOnRows:
         Rows with weight.
     refits : KnownRefits or None
         At the choice, where every row was solved anew.
+    told : BlocksEstimate or None
+        At the choice, where all rows are in memory.
     """
 
     ratio: float
@@ -80,6 +82,7 @@ class TunedOnRows:
     metric: LinearMetric
     count: int
     refits: KnownRefits | None = None
+    told: BlocksEstimate | None = None
 
     @property
     def classes(self) -> Any | None:
@@ -96,6 +99,8 @@ class TunedOnRows:
 
     def estimate(self, rows: Rows) -> BlocksEstimate:
         """Risk of the choice, and how far it may be off, in one more pass."""
+        if self.told is not None:
+            return self.told
         (judge,) = self.judges
         return estimate_rows(rows, judge, self.metric, count=self.count, classes=self.classes)
 

@@ -5,15 +5,19 @@ A curved loss takes a pass for each Newton step.  A source that fits into memory
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
 
+from onefit import _linalg
 from onefit.blocks import (
     ArrayRows,
+    Block,
+    BlocksEstimate,
     ChosenStrength,
     Rows,
     TunedPath,
@@ -24,7 +28,6 @@ from onefit.blocks.rows import SAMPLE, Summary, summarise
 from onefit.estimators.in_blocks import TunedOnRows, has_passes, needing_all_rows, tune_rows
 from onefit.estimators.in_memory import tuned_in_memory
 from onefit.estimators.penalized import decades, ends_of_kinked
-from onefit.exceptions import SolverError
 from onefit.losses import Logistic, Loss, Tweedie
 from onefit.metrics import LinearMetric, metric_of_loss
 from onefit.penalties import L2, Penalty, SeparablePenalty
@@ -76,30 +79,37 @@ def tune_curved(model: SelfTuned, rows: Rows) -> TunedOnRows:
     """Tune a model of a curved loss in passes over the rows."""
     summary = _summary(model, rows)
     metric = _metric(model, summary)
-    if is_held(rows, summary):
-        with suppress(SolverError):  # passes may not settle at a choice with hardly a penalty
-            return _tune_held(model, rows, summary, metric)
+    if fits_into_memory(rows, summary):
+        return _tune_held(model, rows, metric, summary.count)
     paths = [_along(model, rows, summary, metric, ratio) for ratio in model._ratios()]
     ratio, path, judge = min(paths, key=lambda one: float(one[1].risks[one[1].best]))
     return TunedOnRows(ratio, path, path.contest, (judge,), metric, summary.count)
 
 
-def is_held(rows: Rows, summary: Summary) -> bool:
+def fits_into_memory(rows: Rows, summary: Summary) -> bool:
     """Whether a source is so small that the sample of its rows holds all of them."""
     return not isinstance(rows, ArrayRows) and summary.sample.stride == 1 and summary.size <= SAMPLE
 
 
-def _tune_held(model: SelfTuned, rows: Rows, summary: Summary, metric: LinearMetric) -> TunedOnRows:
-    """Choose in memory, where strengths are told by more than one step for each row."""
-    sample = model._sample(*summary.sample.rows, groups=None, offset=None).held
+def _tune_held(model: SelfTuned, rows: Rows, metric: LinearMetric, count: int) -> TunedOnRows:
+    """Choose in memory, where strengths are told by more than one step for each row, as the rows are."""
+    X, y, weights = map(_joined, zip(*rows.each(_as_it_is), strict=True))
+    sample = model._sample(X, y, weights, groups=None, offset=None).held
     ratio, path, contest, left_out = tuned_in_memory(model, sample, model._judgement(sample))
-    strength = float(path.strengths[path.best])
-    solver = _solver(model, rows, summary, metric, ratio)
-    solver.path(np.array([strength]))
     coefs, levels = path.coefs.copy(), path.levels.copy()
     coefs[path.best], levels[path.best] = left_out.fit.coef, left_out.fit.intercept
     path = replace(path, coefs=coefs, levels=levels)
-    return TunedOnRows(ratio, path, contest, (solver.chosen(strength),), metric, summary.count)
+    model._judge(sample, left_out)
+    told = BlocksEstimate.of_held(model.loo_)
+    return TunedOnRows(ratio, path, contest, (), metric, count, told=told)
+
+
+def _as_it_is(block: Block) -> Block:
+    return block._replace(X=_linalg.dense(block.X))
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    return None if parts[0] is None else np.concatenate(parts)
 
 
 def _solver(
@@ -175,6 +185,7 @@ def _metric(model: SelfTuned, summary: Summary) -> LinearMetric:
     loss, labels = model._loss(2), summary.labels
     if isinstance(loss, Tweedie):
         return metric_of_loss(loss, None)
+    check_classification_targets(labels)
     if np.count_nonzero(summary.shares) < 2:
         raise ValueError(
             f"{type(model).__name__} needs samples of at least 2 classes in the data, but the data contains "

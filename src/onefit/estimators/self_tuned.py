@@ -199,7 +199,9 @@ class SelfTuned(Penalized):
     def _goes_in_blocks(self, sample: Sample, judgement: Judgement) -> bool:
         """Whether passes over the rows are cheaper than a fit at a time."""
         one_output = sample.target.ndim == 1
-        if not (judgement.is_by_row and (one_output or self._mean_scaled) and sample.offset is None):
+        if not (judgement.is_by_row and sample.offset is None):
+            return False
+        if not one_output and (self.positive or not self._mean_scaled):
             return False
         if has_passes(self):
             return goes_in_passes(self, sample)

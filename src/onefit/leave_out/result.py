@@ -95,7 +95,8 @@ class LeftOut:
     bounds : (t,) array
         How far each may be off; infinite where nothing is known.
     leverages : (n,) array
-        d_i h_i in [0, 1] of single rows; the trace of D_i H_i, in [0, c], for coupled outputs.
+        d_i h_i in [0, 1] of single rows, the mean over independent outputs; the trace of D_i H_i, in [0, c],
+        for coupled ones.
     slack : (f,) array
         1 − d_i h_i of each set; the smallest eigenvalue of I − D_G H_GG; 1 where none was divided by.
     sets : Folds or None

@@ -23,8 +23,8 @@ from onefit.solvers.pattern_step import PatternStep, newton_step, rounding_of_gr
 from onefit.solvers.slides import is_between_copies, slide, until_zero
 
 UNBALANCED = 1e-4  # sum of the rows' gradients, relative to their sizes, that is none
-# Objective, relative to that of the constant model, that is less than rounding leaves of any minimum: it goes
-# on falling for ever, as that of separable classes without a penalty.
+# Objective, relative to that of the constant model, below which nothing is left to find: it goes on falling
+# for ever, as that of separable classes without a penalty does.
 VANISHED = 1e-44
 FARTHEST = 1e6  # times their size that linear predictors may move in a step
 FIRST = 8  # rows that are looked at before all of them

@@ -29,13 +29,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import onefit
-from onefit import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+from onefit import ElasticNetLOO, GeneralizedLinearLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.blocks import Block, block_length
 from onefit.blocks.curved import CurvedSolver
 from onefit.blocks.models import Models
 from onefit.blocks.rows import RowSample, SampledRows, rows_of_sample, summarise
 from onefit.cost import is_tall
-from onefit.losses import Logistic, Poisson
+from onefit.losses import Gamma, Logistic, Poisson, Tweedie
 from onefit.metrics import Deviance, LogLoss
 from onefit.penalties import L2
 from onefit.penalties import ElasticNet as Net
@@ -337,6 +337,8 @@ def test_a_source_must_give_the_same_rows_each_time(source, message):
     ("model", "y", "message"),
     [
         (PoissonLOO(), -1.0, r"block 1 .*: this model needs y >= 0, but y\[3\] = -1"),
+        (GeneralizedLinearLOO(Gamma(), L2(1.0)), 0.0, r"block 1 .*: this model needs y > 0, but y\[3\] = 0"),
+        (GeneralizedLinearLOO(Tweedie(0.0), L2(1.0)), -1e6, "the mean of y is -5e.03, and only means above"),
         (LassoLOO(), "a", r"block 1 .* could not convert"),
         (LogisticLOO(), "a", "rows in blocks are for two classes, y has"),
         (LassoLOO(cv=5), 0.0, "cv needs all rows at once"),
@@ -346,8 +348,9 @@ def test_a_source_must_give_the_same_rows_each_time(source, message):
 )
 def test_bad_responses_and_parameters(model, y, message):
     X, own, _ = table("counts", n=200)
+    own = own + 1.0
     if isinstance(y, str):
-        own = own.astype(str)
+        own = own.astype(int).astype(str)
         own[103] = y
     else:
         own[103] = y

@@ -20,6 +20,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 from onefit import _linalg, cost
 from onefit._typing import Array, Design, Index
+from onefit.validation.data import check_range
 
 CACHE = 2**16  # numbers in a piece: with the products of all strengths beside it, it stays in the cache
 FEWEST = 512  # rows in a piece, so that products are worth a call
@@ -299,7 +300,7 @@ def _joined(one: Summary, two: Summary) -> tuple[Any, Array]:
     return labels, np.bincount(places, np.concatenate([one.shares, two.shares])).astype(np.float64)
 
 
-def summarise(block: Block, *, classes: bool, least: float = -np.inf) -> Summary:
+def summarise(block: Block, *, classes: bool, power: float | None = None) -> Summary:
     """From a block to its Summary.
 
     Parameters
@@ -307,13 +308,13 @@ def summarise(block: Block, *, classes: bool, least: float = -np.inf) -> Summary
     block : Block
     classes : bool
         Whether y holds labels, else numbers.
-    least : float
-        Numbers below it are refused.
+    power : float or None
+        Of a Tweedie family, outside whose range numbers are refused.
     """
-    return reduce(add, (_of_piece(part, classes, least) for part in block.parts()))
+    return reduce(add, (_of_piece(part, classes, power) for part in block.parts()))
 
 
-def _of_piece(block: Block, classes: bool, least: float) -> Summary:
+def _of_piece(block: Block, classes: bool, power: float | None) -> Summary:
     X = np.asarray(block.X, dtype=np.float64)
     weights = np.ones(len(X)) if block.weights is None else block.weights
     total = float(weights.sum())
@@ -323,7 +324,7 @@ def _of_piece(block: Block, classes: bool, least: float) -> Summary:
         labels, numbers = np.unique(y, return_inverse=True)
         shares: Array = np.bincount(numbers, weights, len(labels)).astype(np.float64)
     else:
-        labels, shares = np.zeros(1), np.array([weights @ _numbers(y, least)])
+        labels, shares = np.zeros(1), np.array([weights @ _numbers(y, power)])
     return Summary(
         rows=len(X),
         count=int(np.count_nonzero(weights)),
@@ -338,13 +339,11 @@ def _of_piece(block: Block, classes: bool, least: float) -> Summary:
     )
 
 
-def _numbers(y: Any, least: float) -> Array:
+def _numbers(y: Any, power: float | None) -> Array:
     try:
         numbers = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError("the target holds what is no number") from None
-    low = numbers < least
-    if np.any(low):
-        row = int(np.flatnonzero(low)[0])
-        raise ValueError(f"this model needs y >= {least:g}, but y[{row}] = {numbers[row]:g}")
+    if power is not None:
+        check_range(numbers, power)
     return numbers

@@ -172,12 +172,14 @@ def _constant(model: SelfTuned, summary: Summary) -> float:
 def _summary(model: SelfTuned, rows: Rows) -> Summary:
     """First pass, and what it tells of the data as a whole."""
     loss = model._loss(2)
-    least = 0.0 if isinstance(loss, Tweedie) and loss.power >= 1 else -np.inf
-    summary: Summary = rows.total(partial(summarise, classes=isinstance(loss, Logistic), least=least))
+    power = loss.power if isinstance(loss, Tweedie) else None
+    summary: Summary = rows.total(partial(summarise, classes=isinstance(loss, Logistic), power=power))
     check_several_rows(summary.count)
     check_column_sizes(summary.sizes, rows.names)
     if isinstance(loss, Tweedie) and loss.link == "log" and not summary.response > 0:
-        raise ValueError("y is zero for every row: a mean of zero has no logarithm")
+        raise ValueError(
+            f"the mean of y is {summary.response:.3g}, and only means above zero have a logarithm"
+        )
     return summary
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import KFold
 
 import onefit
 from onefit import _linalg
@@ -162,3 +163,20 @@ def test_rows_of_more_columns_than_rows_are_told_in_any_units(decades, alpha, fi
         off = abs(level + (Z[i] - means) @ coef - model.loo_.predictions[i])
         assert off <= model.loo_.bounds[i] + 1e-9 * abs(y).max()
         assert off <= 1e-6 * abs(y).max()
+
+
+@pytest.mark.parametrize("alpha", [1e-4, 1e-1, 1e4])
+@pytest.mark.parametrize("seed", range(4))
+def test_sets_of_rows_in_any_units_are_within_their_bounds(seed, alpha):
+    rng = np.random.default_rng(seed)
+    n, p, cv = 10, 22, KFold(2, shuffle=True, random_state=0)
+    Z, units = rng.normal(size=(n, p)), np.where(np.arange(p) < 6, 10.0 ** rng.uniform(3, 6, p), 1.0)
+    y = Z[:, 5:].sum(axis=1) + rng.normal(size=n)
+    model = onefit.RidgeLOO(alphas=[alpha], cv=cv).fit(Z * units, y)
+    for keep, gone in cv.split(Z):
+        means, level = Z[keep].mean(axis=0), y[keep].mean()
+        rows = np.vstack([Z[keep] - means, np.diag(np.sqrt(alpha) / units)])
+        coef = np.linalg.lstsq(rows, np.append(y[keep] - level, np.zeros(p)), rcond=None)[0]
+        off = np.abs(level + (Z[gone] - means) @ coef - model.loo_.predictions[gone])
+        assert np.all(off <= model.loo_.bounds[gone] + 1e-11 * np.abs(y).max())
+        assert model.loo_.bounds.max() <= 1e-3

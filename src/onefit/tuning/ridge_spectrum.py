@@ -327,11 +327,13 @@ class RidgeSpectrum:
             if not saturated:
                 level = self.design.share[rows] / root
                 slack = np.eye(rows.shape[1]) - root[:, :, None] * level[:, None] - slack
-            least = np.linalg.eigvalsh(slack)[:, 0] * (alpha if saturated else 1.0)
+            sizes = np.linalg.eigvalsh(slack)
+            least = sizes[:, 0] * (alpha if saturated else 1.0)
             is_held = least > (EPS * alpha / (self.largest + alpha) if saturated else FULL_LEVERAGE)
             slack[~is_held] = np.nan
             left = np.linalg.solve(slack, residual[rows]) / root[:, :, None]
             share = self.rounding(np.array([alpha]), least[None])[0]
+            share += rounding_of_slack(1.0) * sizes[:, -1] / np.maximum(sizes[:, 0], TINY)  # of the solution
             yield y[rows] - left, share * _sizes(left, 0).max(axis=(1, 2))
 
     def of_rows(self, rows: Index) -> RidgeSpectrum:

@@ -78,19 +78,19 @@ class CurvedSolver:
         self, grid: Grid, selection: Selection, *, early_stopping: bool
     ) -> tuple[TunedPath, ChosenStrength]:
         """Judge the strengths of a grid, and more at an end where the risk falls, and choose."""
-        strengths = grid.values
+        strengths, p = grid.values, len(self.summary.means)
         while True:
             path = self.path(strengths)
             losses = self.rows.total(path.judge)
             check_rows(losses.count, self.summary.count)
             pulls = self._pulls(strengths, losses.square_weight / losses.weight)
-            pulled = pulls > usual_by_chance(path.points.coefs.shape[1])
+            pulled = pulls > usual_by_chance(p)
             more = longer(grid, strengths, losses.risks, pulled)
             if len(more) == len(strengths):
                 break
             strengths = more
         solved = path.points.coefs, path.points.intercepts
-        may_end = (pulls <= largest_by_chance(solved[0].shape[1])) & early_stopping
+        may_end = (pulls <= largest_by_chance(p)) & early_stopping
         seen = visited(grid, strengths, losses, may_end, pulled)
         (found,) = chosen_of(strengths, solved, losses, [seen], selection)
         best = int(seen[found.best])

@@ -99,22 +99,26 @@ def _columns_of_rows(
     """The rows of a block in the columns of a file."""
     values = judge.left_out(block)
     target, _ = _read(block, metric)
-    return _named(block.y, metric.predictions(values.left_out), metric.decision(values.left_out), classes) | {
-        "loss": metric.losses(target, values.left_out),
-        "leverage": values.leverages,
-        "bound": values.bounds,
-    }
+    return _written(
+        classes,
+        y=block.y,
+        predictions=metric.predictions(values.left_out),
+        decision=metric.decision(values.left_out),
+        loss=metric.losses(target, values.left_out),
+        leverage=values.leverages,
+        bound=values.bounds,
+    )
 
 
-def _named(y: Any, predictions: Array, decision: Array, classes: Any | None) -> dict[str, Any]:
-    """Response, predictions and linear predictors."""
+def _written(classes: Any | None, *, y: Any, predictions: Array, **others: Array) -> dict[str, Any]:
+    """Rows in the columns of a file."""
     columns = {"y": np.asarray(y)}
     if predictions.ndim == 1:
         columns["prediction"] = predictions
     else:
         assert classes is not None
         columns |= {f"probability_{name}": part for name, part in zip(classes, predictions.T, strict=True)}
-    return columns | {"decision": decision}
+    return columns | others
 
 
 def _read(block: Block, metric: LinearMetric) -> tuple[Array, Array]:
@@ -182,11 +186,15 @@ class BlocksEstimate:
         unknown = ~np.isfinite(found.bounds)
         if found.sample_weight is not None:
             unknown &= found.sample_weight > 0
-        columns = _named(found.y, found.predictions, found.decision, found.classes) | {
-            "loss": found.losses,
-            "leverage": found.leverages,
-            "bound": found.bounds,
-        }
+        columns = _written(
+            found.classes,
+            y=found.y,
+            predictions=found.predictions,
+            decision=found.decision,
+            loss=found.losses,
+            leverage=found.leverages,
+            bound=found.bounds,
+        )
         return cls(
             found.value,
             found.std_error,

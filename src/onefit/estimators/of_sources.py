@@ -31,6 +31,7 @@ from onefit.estimators.penalized import decades, ends_of_kinked
 from onefit.losses import Logistic, Loss, Tweedie
 from onefit.metrics import LinearMetric, metric_of_loss
 from onefit.penalties import L2, Penalty, SeparablePenalty
+from onefit.risk.judging import warn_if_unreliable
 from onefit.solvers.null_model import strength_of_single_coefficients
 from onefit.tuning.grid import Grid
 from onefit.validation import check_column_sizes, check_several_rows
@@ -99,8 +100,9 @@ def _tune_held(model: SelfTuned, rows: Rows, metric: LinearMetric, count: int) -
     coefs, levels = path.coefs.copy(), path.levels.copy()
     coefs[path.best], levels[path.best] = left_out.fit.coef, left_out.fit.intercept
     path = replace(path, coefs=coefs, levels=levels)
-    model._judge(sample, left_out)
-    told = BlocksEstimate.of_held(model.loo_)
+    found = model._estimate(sample, left_out)
+    warn_if_unreliable(found)
+    told = BlocksEstimate.of_held(found)
     return TunedOnRows(ratio, path, contest, (), metric, count, told=told)
 
 

@@ -28,7 +28,7 @@ from onefit.exceptions import SolverError, UnreliableWarning
 from onefit.leave_out import LeftOut
 from onefit.metrics import LinearMetric, WithOffset
 from onefit.numerics import UNRELIABLE
-from onefit.risk.estimate import Readout
+from onefit.risk.estimate import Readout, RiskEstimate
 from onefit.risk.judging import estimate, warn_if_unreliable
 from onefit.sources import as_source
 from onefit.tuning.contest import Contests
@@ -297,6 +297,11 @@ class SelfTuned(Penalized):
 
     def _judge(self, sample: Sample, left_out: LeftOut) -> None:
         """Set ``loo_``, and warn when it should not be trusted."""
+        self.loo_ = self._estimate(sample, left_out)
+        warn_if_unreliable(self.loo_)
+
+    def _estimate(self, sample: Sample, left_out: LeftOut) -> RiskEstimate:
+        """The risk of all rows, as they were given."""
         sample, left_out = sample.of_everyone(left_out)
         metric = self._metric()
         own = metric if sample.offset is None else WithOffset(metric)
@@ -311,8 +316,7 @@ class SelfTuned(Penalized):
             readout=Readout(own, self._check_X, 0.0),
         )
         found = found if sample.offset is None else with_offset(found, metric, sample.offset)
-        self.loo_ = replace(found, labels=sample.labels, columns=columns_of(self))
-        warn_if_unreliable(self.loo_)
+        return replace(found, labels=sample.labels, columns=columns_of(self))
 
     def plot(self, ax: Any = None) -> Any:
         """Risk along the path with its errors, and the choice: a ``RiskPathDisplay``.

@@ -306,9 +306,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("choice.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path("onefit-out/choice.jsonl"))
     given = parser.parse_args()
     found = []
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     with given.out.open("w") as file:
         for one in choices(range(given.first, given.first + given.problems)):
             found.append(one)

@@ -35,6 +35,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 
 import onefit
+from onefit.fit import Fit
+from onefit.leave_out.refit import solution_without
 from onefit.losses import Hinge, Huber, Multinomial, Quantile
 from onefit.penalties import (
     L1,
@@ -256,3 +258,8 @@ MODELS = {
     ),
     "sortedl1.Slope": Case(_of("sortedl1", "Slope", alpha=0.1, tol=1e-9), "numbers"),
 }
+
+
+def without(fit: Fit, rows: int | np.ndarray, *, warm: bool = True) -> Fit:
+    """Refit without a row, or a set of them, from the fit or from the constant model."""
+    return solution_without(fit, rows, warm=warm).fit

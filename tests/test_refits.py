@@ -73,7 +73,6 @@ def test_they_are_those_of_cross_val_predict(diabetes, model, grouped):
     wanted = cross_val_predict(model, X, y, cv=folds, **groups)
     np.testing.assert_allclose(np.concatenate(refits.predictions), wanted[np.concatenate(tested)], rtol=1e-9)
     assert refits.failures == ()
-    assert refits.warned == {}
 
 
 def test_rows_may_be_removed_without_being_tested_and_tested_without_being_removed(diabetes):
@@ -298,7 +297,7 @@ def test_a_decision_function_without_all_classes_counts_as_failed():
     assert np.all(np.isfinite(refits.predictions[1]))
 
 
-def test_warnings_of_refits_are_counted_not_shown(cancer):
+def test_warnings_of_refits_are_not_shown(cancer):
     X, y = cancer
     model = linear_model.SGDClassifier(max_iter=1, tol=None, random_state=0)
     model.set_params(tol=1e-9)
@@ -307,7 +306,7 @@ def test_warnings_of_refits_are_counted_not_shown(cancer):
         model.fit(X, y)
     rows = each(4)
     refits = left_out_predictions(model, X, y, rows, rows)
-    assert refits.warned == {"ConvergenceWarning": 4}
+    assert refits.failures == ()
 
 
 # --- the reference ---------------------------------------------------------------------------------------

@@ -52,13 +52,13 @@ INSIDE = 1e-4
 SNAP = 1e-11
 
 
-def rounding_of_slack(condition: float, size: float = 1.0) -> float:
+def rounding_of_slack(condition: float) -> float:
     """Error of 1 − d h, and of what is divided by it, from a factor of this condition.
 
     A Cholesky factor solves to about eps times the condition of its matrix, scaled to a unit diagonal
     (Higham 2002, Theorem 10.4); ten of those are allowed for the products around it.
     """
-    return 10.0 * EPS * condition * size
+    return 10.0 * EPS * condition
 
 
 def length_of(squares: Array | float) -> Array:

@@ -51,18 +51,34 @@ def optimum(reading: Reading, name: str) -> Solution:
     NotFittedToDataError
     """
     solution, missed, moved = polish(reading.fit)
+    say_if_far(missed, reading, name, moved)
+    return solution
+
+
+def say_if_far(missed: float, reading: Reading, name: str, moved: float | None = None) -> None:
+    """Refuse a model that was fitted on other data, and warn of one that was not optimal.
+
+    Parameters
+    ----------
+    missed : float
+        Share of the achievable decrease of its objective that the fit misses.
+    reading : Reading
+    name : str
+        What the model is called.
+    moved : float, optional
+        By what share polishing moved the coefficients, where that is known.
+    """
     if missed > (OTHER_DATA if reading.iterates else OTHER_DATA_EXACT) and _should_fit(reading):
         raise NotFittedToDataError(
-            f"the coefficients of this {name} are far from optimal on X and y (they miss {missed:.1%} of the "
-            "achievable decrease of its objective): pass the X, y and sample_weight that it was fitted on"
+            f"the coefficients of this {name} are far from optimal on these data (they miss {missed:.1%} of "
+            "the achievable decrease of its objective): pass the X, y and sample_weight that it was fitted on"
         )
     if missed > max(reading.tol, 1e-6):
+        coefficients = "" if moved is None else f" and polishing moved them by {moved:.2g} (relative)"
         warnings.warn(
-            f"the fitted coefficients of this {name} were not optimal: polishing moved them by {moved:.2g} "
-            f"(relative) and the objective by {missed:.2g} of its achievable decrease. The result is for the "
-            "polished model; refit with a smaller tol or a larger max_iter, and see that X and y are "
-            "the data it was fitted on",
+            f"the fitted coefficients of this {name} were not optimal: they missed {missed:.2g} of "
+            f"the achievable decrease of its objective{coefficients}. The result is for the polished model; "
+            "refit with a smaller tol or a larger max_iter, and see that X and y are the data it was fitted on",
             NotOptimalWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
-    return solution

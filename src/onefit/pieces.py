@@ -136,10 +136,6 @@ class Tangent(ABC):
     def with_ridge(self, l2: Array, coef: Array) -> Self:
         """Return the tangent of the penalty plus ½ Σ l2_j β_j²; ``coef`` is the point of tangency."""
 
-    def shrunk(self, factor: float) -> Self:
-        """Return the tangent of ``factor`` times the penalty."""
-        return replace(self, gradient=self.gradient * factor, hessian=self.hessian * factor)
-
 
 @dataclass(frozen=True, eq=False)
 class Coordinates(Tangent):

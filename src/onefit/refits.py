@@ -6,7 +6,6 @@ Works for whatever can be cloned and fitted, with preprocessing, feature selecti
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from copy import deepcopy
@@ -166,13 +165,10 @@ class Refits:
     predictions : list of arrays
         One a fold, (r,) or (r, c) for its tested rows; NaN where the refit failed.
     failures : tuple of Failure
-    warned : dict
-        How many refits warned, by the name of the warning.
     """
 
     predictions: list[Any]
     failures: tuple[Failure, ...]
-    warned: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -286,20 +282,20 @@ def _unfitted(estimator: Any, sample: _RefitSample, kept: Index) -> Any:
     return unfitted
 
 
-def _refit(estimator: Any, sample: _RefitSample, removed: Index, tested: Index) -> tuple[Any, str, list[str]]:
-    """Predictions of one refit, or the error that it raised, and what it warned of."""
+def _refit(estimator: Any, sample: _RefitSample, removed: Index, tested: Index) -> tuple[Any, str]:
+    """Predictions of one refit, or the error that it raised; it warns of nothing but what the fit did."""
     kept = np.setdiff1d(np.arange(len(sample.y)), removed)
     weights = {} if sample.sample_weight is None else {sample.weight_name: sample.sample_weight[kept]}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         try:
             unfitted = _unfitted(estimator, sample, kept)
             fitted = unfitted.fit(*_safe_split(estimator, sample.X, sample.y, kept), **weights)
             outside, _ = _safe_split(estimator, sample.X, None, tested, kept)
             predictions = _aligned(fitted, getattr(fitted, sample.method)(outside), sample)
         except Exception as error:  # whatever an estimator may raise: the other refits go on
-            return None, f"{type(error).__name__}: {error}", []
-    return predictions, "", sorted({warning.category.__name__ for warning in caught})
+            return None, f"{type(error).__name__}: {error}"
+    return predictions, ""
 
 
 def _aligned(fitted: Any, predictions: Any, sample: _RefitSample) -> Any:
@@ -315,16 +311,15 @@ def _aligned(fitted: Any, predictions: Any, sample: _RefitSample) -> Any:
 
 
 def _collected(
-    results: Iterator[tuple[Any, str, list[str]]],
+    results: Iterator[tuple[Any, str]],
     removed: Sequence[Index],
     tested: Sequence[Index],
     progress: Callable[[int], None] | None,
 ) -> Refits:
     """Take results as they come, in the order of the folds."""
-    predictions, failures, warned = [], [], Counter[str]()
-    for fold, (prediction, error, names) in enumerate(results):
+    predictions, failures = [], []
+    for fold, (prediction, error) in enumerate(results):
         predictions.append(prediction)
-        warned.update(names)
         if error:
             failures.append(Failure(fold, removed[fold], error))
         if progress is not None:
@@ -334,7 +329,7 @@ def _collected(
     columns = next((np.shape(found)[1:] for found in predictions if found is not None), ())
     for failure in failures:
         predictions[failure.fold] = np.full((len(tested[failure.fold]), *columns), np.nan)
-    return Refits(predictions, tuple(failures), dict(warned))
+    return Refits(predictions, tuple(failures))
 
 
 # --- the metric --------------------------------------------------------------------------------------------

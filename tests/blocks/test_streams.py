@@ -267,7 +267,7 @@ def test_what_blocks_are_not_enough_for():
         onefit.loo(model, ArraySource(X, y), groups=np.arange(500))
     with pytest.raises(ValueError, match="audit needs all rows at once"):
         onefit.loo(model, ArraySource(X, y), audit=30)
-    with pytest.raises(onefit.NotFittedToDataError, match="far from optimal on these rows"):
+    with pytest.raises(onefit.NotFittedToDataError, match="far from optimal on these data"):
         onefit.loo(model, ArraySource(X, y[::-1] + 5.0))
 
 

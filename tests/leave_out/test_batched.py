@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from builders import without
 from onefit.balance import Balance
 from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out import batched
 from onefit.leave_out.penalty_parts import PenaltyParts
 from onefit.leave_out.prove import bound_at
-from onefit.leave_out.refit import refit_sets, without
+from onefit.leave_out.refit import refit_sets
 from onefit.leave_out.watched_columns import WatchedColumns
 from onefit.losses import Gamma, Hinge, Logistic, Multinomial, Poisson, Squared
 from onefit.penalties import L1, L2, Box, ElasticNet, GroupLasso, Slope, SparseGroupLasso, Strengths

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from builders import without
 from onefit.fit import Fit
 from onefit.leave_out.bracket import has_bracket, left_out_between
-from onefit.leave_out.refit import without
 from onefit.losses import Exponential, Logistic, Poisson, SquaredHinge
 from onefit.penalties import L1, L2
 from onefit.problem import Problem

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from builders import without
 from onefit import LogisticLOO
 from onefit.fit import Fit
 from onefit.leave_out.factor_free import FitsWithout
 from onefit.leave_out.fold_fits import have_to_be_solved, pay_roughly, sets_left_out_roughly
-from onefit.leave_out.refit import without
 from onefit.leave_out.sets import Folds
 from onefit.losses import Logistic, Multinomial
 from onefit.penalties import L1, L2

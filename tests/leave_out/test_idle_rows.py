@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from builders import without
 from onefit import losses, penalties
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.idle_rows import among_idle_rows
-from onefit.leave_out.refit import without
 from onefit.leave_out.result import Correction, Drawn
 from onefit.problem import Problem
 from onefit.solvers.solve import solve

@@ -5,10 +5,11 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
 
+from builders import without
 from onefit.curvature import factor
 from onefit.fit import Fit
 from onefit.leave_out import leave_out, led_rows, without_factor
-from onefit.leave_out.refit import refit_sets, without
+from onefit.leave_out.refit import refit_sets
 from onefit.leave_out.ways import Way, ways
 from onefit.losses import Multinomial
 from onefit.metrics import LogLoss

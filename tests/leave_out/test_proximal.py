@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from builders import without
 from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out import proximal, stages, tableau
 from onefit.leave_out.engine import leave_out
-from onefit.leave_out.refit import without
 from onefit.leave_out.tableau import Watched
 from onefit.losses import Huber, Logistic, Poisson
 from onefit.metrics import LogLoss

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from builders import without
 from onefit.fit import Fit
 from onefit.leave_out import leave_out
-from onefit.leave_out.refit import without
 from onefit.losses import Logistic, Poisson
 from onefit.numerics import KNOWN
 from onefit.penalties import L1, L2, Box

@@ -9,10 +9,10 @@ import pytest
 import scipy.sparse as sp
 
 import onefit
+from builders import without
 from onefit.fit import Fit
 from onefit.leave_out import leave_out, without_factor
 from onefit.leave_out.factor_free import FitsWithout, parts_of
-from onefit.leave_out.refit import without
 from onefit.leave_out.rows_alone import RowsAlone
 from onefit.losses import Logistic, Multinomial
 from onefit.metrics import LogLoss

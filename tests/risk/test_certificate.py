@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from builders import without
 from onefit.balance import Balance
 from onefit.fit import Fit
 from onefit.leave_out import leave_out
 from onefit.leave_out.patterns import pattern_stays, step_is_exact
-from onefit.leave_out.refit import without
 from onefit.leave_out.step import one_step
 from onefit.losses import Logistic, Squared
 from onefit.penalties import L1, L2, ElasticNet

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from builders import kinked_problem
+from builders import kinked_problem, without
 from onefit._linalg import RowGram
 from onefit.balance import Balance
 from onefit.fit import Fit
 from onefit.leave_out.follow import Paths, has_paths
 from onefit.leave_out.follow_kinks import leave_out_along_path
 from onefit.leave_out.patterns import pattern_stays
-from onefit.leave_out.refit import judged_at, solution_without, without
+from onefit.leave_out.refit import judged_at, solution_without
 from onefit.leave_out.step import leave_kinks_out
 from onefit.losses import EpsilonInsensitive, Hinge, Quantile
 from onefit.penalties import L1, L2, Box, ElasticNet, FusedLasso, Slope

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from builders import without
 from onefit import _linalg
 from onefit.curvature import Direction
 from onefit.fit import Fit
@@ -13,7 +14,6 @@ from onefit.leave_out import optimality
 from onefit.leave_out.follow import Paths
 from onefit.leave_out.follow_lasso import leave_out_by_exchange
 from onefit.leave_out.patterns import pattern_stays
-from onefit.leave_out.refit import without
 from onefit.leave_out.step import one_step
 from onefit.leave_out.tableau import Watched
 from onefit.leave_out.ways import Way, ways

@@ -11,9 +11,9 @@ from sklearn.svm import SVC, SVR
 
 import clarabel_route
 import onefit
+from builders import without
 from onefit import GeneralizedLinear
 from onefit.leave_out.patterns import pattern_stays
-from onefit.leave_out.refit import without
 from onefit.leave_out.step import one_step
 from onefit.losses import EpsilonInsensitive, Hinge, Logistic, Quantile, Squared
 from onefit.penalties import (

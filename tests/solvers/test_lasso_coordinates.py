@@ -9,9 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 import clarabel_route
+from builders import without
 from onefit.curvature import Along, Direction, factor
 from onefit.fit import Fit
-from onefit.leave_out.refit import without
 from onefit.losses import Huber, Logistic, Poisson, Squared
 from onefit.penalties import L1, L2, FusedLasso, GeneralizedLasso, Slope, TrendFilter
 from onefit.problem import Problem

@@ -121,12 +121,12 @@ def null_space(K: Array, rtol: float = 1e-11) -> Array:
     return Pivoted.of(K, rtol).null_space()
 
 
-def wide_pseudo_factor(X: Any, means: Array | None, d: Array, rtol: float = 1e-11) -> Array:
+def wide_pseudo_factor(X: Any, means: Array | None, d: Array) -> Array:
     """W (k, r) with W Wᵀ = (Zᵀ diag(d) Z)⁺ for the centred rows Z, from their n × n Gram matrix."""
     root = np.sqrt(np.maximum(d, 0.0))[:, None]
     Z = np.vstack([block for _, block in as_columns(X).blocks(means)]) * root
     values, vectors = eigh(product(Z, Z.T))
-    keep = values > rtol * max(float(values.max(initial=0.0)), 1e-300)
+    keep = values > 1e-11 * max(float(values.max(initial=0.0)), 1e-300)
     return product(Z.T, vectors[:, keep] / values[keep])
 
 

@@ -23,14 +23,14 @@ from onefit.blocks.estimate import BlocksEstimate, estimate_rows
 from onefit.blocks.models import Models, Points, Quadratic, null_points, summed
 from onefit.blocks.newton import Start
 from onefit.blocks.rows import Block, Rows, Summary, summarise
-from onefit.exceptions import NotFittedToDataError, NotOptimalWarning, UnsupportedModelError
+from onefit.exceptions import UnsupportedModelError
 from onefit.metrics import LogLoss
+from onefit.optimum import say_if_far
 from onefit.penalties import SeparablePenalty
 from onefit.readers import Reading, held_fixed, read, warn_if_supervised
 from onefit.validation import check_fitted
 
 NOTHING = 1e-6  # of the objective, which is no decrease: the model may be the constant one
-OTHER_DATA = 0.05  # share of the objective that no solver misses which calls itself converged
 
 Part = TypeVar("Part")
 
@@ -182,18 +182,7 @@ def _check_optimal(solver: CurvedSolver, start: Points, reading: Reading, name: 
     left = 0.5 * float(step @ here.metric(l2) @ step)
     won = constant.value - here.value - penalty.value(start.coefs[0])
     missed = left / max(won + left, NOTHING * abs(constant.value), np.finfo(float).tiny)
-    if missed > OTHER_DATA and reading.converged:
-        raise NotFittedToDataError(
-            f"the coefficients of this {name} are far from optimal on these rows (they miss {missed:.1%} of "
-            "the achievable decrease of its objective): pass the rows and weights that it was fitted on"
-        )
-    if missed > max(reading.tol, 1e-6):
-        warnings.warn(
-            f"the fitted coefficients of this {name} were not optimal: they miss {missed:.2g} of the "
-            "achievable decrease of its objective. The result is for the polished model",
-            NotOptimalWarning,
-            stacklevel=4,
-        )
+    say_if_far(missed, reading, name)
 
 
 def _constant(models: Models, summary: Summary) -> float:

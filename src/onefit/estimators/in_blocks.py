@@ -27,7 +27,7 @@ from onefit.blocks import (
 from onefit.blocks.estimate import BlocksEstimate, estimate_rows
 from onefit.blocks.left_out_path import KnownRefits
 from onefit.blocks.rows import SAMPLE
-from onefit.estimators.penalized import check_eps, decades, ends_of_kinked, leaves_rows, mixed
+from onefit.estimators.penalized import decades, leaves_rows, mixed
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.sets import Folds
@@ -254,9 +254,8 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
 
 def kinked_grid(model: SelfTuned, sums: RowSums, ratio: float) -> Grid:
     """Strengths of a mean of squares and a penalty with an ℓ1 part, from sums over the rows."""
-    check_eps(model.eps)
     pull = np.maximum(sums.cross, 0.0) if model.positive else sums.cross
     null = strength_of_single_coefficients(mixed(ratio), pull / sums.weight)
     curvature = sums.gram.diagonal()
     ridge = np.full(len(curvature), (1.0 - ratio) * sums.weight)
-    return model._grid_between(lambda: ends_of_kinked(null, model.eps, curvature, ridge), lambda: null)
+    return model._grid_of_kinked(lambda: null, lambda: (curvature, ridge))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from onefit.blocks.models import Models, Quadratic, null_points, summed
 from onefit.blocks.rows import SAMPLE, Summary, summarise
 from onefit.estimators.in_blocks import TunedOnRows, has_passes, needing_all_rows, tune_rows
 from onefit.estimators.in_memory import tuned_in_memory
-from onefit.estimators.penalized import decades, ends_of_kinked
+from onefit.estimators.penalized import decades
 from onefit.losses import Logistic, Loss, Tweedie
 from onefit.metrics import LinearMetric, metric_of_loss
 from onefit.penalties import L2, Penalty, SeparablePenalty
@@ -148,8 +148,8 @@ def _grid(model: SelfTuned, solver: CurvedSolver, unit: Penalty, scale: float) -
     if not unit.has_growing_kinks(curvature.shape):
         return model._grid_between(lambda: decades(float(curvature.sum())))
     assert isinstance(unit, SeparablePenalty)
-    null, ridge = _null(solver, start, unit) / scale, unit.ridge(curvature.shape)
-    return model._grid_between(lambda: ends_of_kinked(null, model.eps, curvature, ridge), lambda: null)
+    null = cache(lambda: _null(solver, start, unit) / scale)
+    return model._grid_of_kinked(null, lambda: (curvature, unit.ridge(curvature.shape)))
 
 
 def _null(solver: CurvedSolver, start: float, unit: SeparablePenalty) -> float:

@@ -152,12 +152,22 @@ class Penalized(LinearModel):
             return self._apart(grid, SMOOTH)
         null = cache(lambda: null_strength(problem))
 
-        def ends() -> tuple[float, float]:
+        def held() -> tuple[Array, Array]:
             ridge = problem.penalty.ridge(shape).reshape(shape[0], -1).mean(axis=1)
-            return ends_of_kinked(null(), self.eps, curvature_of_columns(Fit.at_start(problem)), ridge)
+            return curvature_of_columns(Fit.at_start(problem)), ridge
 
-        check_eps(self.eps)
-        return self._apart(self._grid_between(ends, null), APART)
+        return self._apart(self._grid_of_kinked(null, held), APART)
+
+    def _grid_of_kinked(self, null: Callable[[], float], held: Callable[[], tuple[Array, Array]]) -> Grid:
+        """Strengths of a penalty with kinks: ``null`` makes all coefficients zero.
+
+        ``held`` are the curvature of the loss along each column and the ℓ2 part there, as ``ends_of_kinked``
+        takes them.  Neither is asked for strengths that were given.
+        """
+        eps: Any = self.eps
+        if isinstance(eps, str) or not 0 < eps < 1:
+            raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
+        return self._grid_between(lambda: ends_of_kinked(null(), eps, *held()), null)
 
     def _apart(self, grid: Grid, decades: float) -> Grid:
         """The grid of which some strengths are passed over, where they were not given.
@@ -186,12 +196,6 @@ class Penalized(LinearModel):
         if automatic and strongest is not None:
             return replace(grid, strongest=self._amount(strongest()))
         return grid
-
-
-def check_eps(eps: Any) -> None:
-    """Refuse what is no share of a strength."""
-    if isinstance(eps, str) or not 0 < eps < 1:
-        raise ValueError(f"eps must lie in (0, 1), got {eps!r}")
 
 
 def ends_of_kinked(null: float, eps: float, curvature: Array, ridge: Array) -> tuple[float, float]:

@@ -109,7 +109,7 @@ def draw_alike(correction: Array, weights: Array, m: int, lots: Array) -> Draw:
 def _probabilities(correction: Array, weights: Array, m: int) -> tuple[Index, Array]:
     """Rows that can be drawn, and with which probability each is one of m."""
     held = np.flatnonzero(weights > 0)
-    return held, _inclusion(_size(np.abs(correction[held]), weights[held], m), m)
+    return held, _chances_by(_size(np.abs(correction[held]), weights[held], m), m)
 
 
 def expected_spread(correction: Array, weights: Array, m: int) -> float:
@@ -119,7 +119,7 @@ def expected_spread(correction: Array, weights: Array, m: int) -> float:
     """
     held = np.flatnonzero(weights > 0)
     size = _size(np.abs(correction[held]), weights[held], m)
-    probabilities = _inclusion(size, m)
+    probabilities = _chances_by(size, m)
     return float(np.sqrt(np.sum((1.0 - probabilities) / probabilities * size**2)))
 
 
@@ -133,19 +133,8 @@ def _size(correction: Array, weights: Array, m: int) -> Array:
     return size
 
 
-def _inclusion(size: Array, m: int) -> Array:
-    """Probabilities in proportion to size that sum to m, none above 1: (n,)."""
-    if m >= len(size):
-        return np.ones(len(size))
-    probabilities = np.zeros(len(size))
-    certain = np.zeros(len(size), dtype=bool)
-    while True:
-        rest = ~certain
-        probabilities[rest] = (m - certain.sum()) * size[rest] / size[rest].sum()
-        new = rest & (probabilities >= 1.0 - 1e-9)
-        if not np.any(new):
-            return np.where(certain, 1.0, probabilities)
-        certain |= new
+def _chances_by(size: Array, m: int) -> Array:
+    return chances((size,), np.ones(len(size)), m)
 
 
 def wanting(errors: Array, room: float) -> Mask:

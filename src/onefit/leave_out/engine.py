@@ -254,8 +254,7 @@ class SomeLeftOut(NamedTuple):
 
 def begin(fit: Fit, curvature: Curvature | None, yardstick: Yardstick) -> State:
     """What is known at first, for one sample of the rows after another."""
-    known = in_single(curvature) if curvature is not None and _is_dear_to_factor(fit) else curvature
-    state = State.of(fit, None, known, yardstick, KNOWN, FEW_PROBES)
+    state = State.of(fit, None, curvature, yardstick, KNOWN, FEW_PROBES)
     if not fit.is_kinked:  # patterns are looked at where the rows end
         state.prove()
     return state

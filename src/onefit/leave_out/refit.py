@@ -79,11 +79,6 @@ def solution_without(
         return found
 
 
-def without(fit: Fit, rows: int | Index, *, warm: bool = True) -> Fit:
-    """Refit without a row, or a set of them, from the fit or from the constant model."""
-    return solution_without(fit, rows, warm=warm).fit
-
-
 @once
 def refit_cost(fit: Fit) -> Work:
     """What a refit takes, about."""

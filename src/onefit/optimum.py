@@ -78,7 +78,7 @@ def say_if_far(missed: float, reading: Reading, name: str, moved: float | None =
         warnings.warn(
             f"the fitted coefficients of this {name} were not optimal: they missed {missed:.2g} of "
             f"the achievable decrease of its objective{coefficients}. The result is for the polished model; "
-            "refit with a smaller tol or a larger max_iter, and see that X and y are the data it was fitted on",
+            "refit with a smaller tol or a larger max_iter, and see that these are the data it was fitted on",
             NotOptimalWarning,
             stacklevel=5,
         )

@@ -108,7 +108,7 @@ def test_places_stay_those_of_the_contest():
     assert small.places[small.best] == result.best
     assert small.strengths[small.best] == result.strengths[result.best]
     np.testing.assert_array_equal(small.losses, result.losses[:, small.places])
-    assert small.places[small.best] in small.contest.confidence_set()
+    assert small.places[small.best] in next(small.contests.each()).confidence_set()
 
 
 def test_a_path_goes_on_where_the_risk_falls_at_its_end():

@@ -16,7 +16,7 @@ from onefit.blocks.passes import Passes
 from onefit.blocks.path_models import NetModels, OutputModels, P, PathModels, Places, RidgeModels
 from onefit.blocks.rows import ArrayRows, Rows
 from onefit.blocks.sums import RowSums
-from onefit.tuning.contest import Contest
+from onefit.tuning.contest import Contests
 from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, WORTH_STOPPING, Grid
 from onefit.tuning.path import JudgedPath
 from onefit.tuning.pulls import largest_by_chance, usual_by_chance
@@ -29,12 +29,10 @@ class TunedPath(JudgedPath):
 
     Attributes
     ----------
-    contest : Contest
     refits : KnownRefits or None
         At the choice, where every row was solved anew.
     """
 
-    contest: Contest
     refits: KnownRefits | None = None
 
 
@@ -280,7 +278,7 @@ def chosen_of(
                 solved[0][own],
                 solved[1][own],
                 best,
-                contest,
+                contests=Contests.of_one(contest),
             )
         )
     return found

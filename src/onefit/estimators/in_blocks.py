@@ -39,7 +39,6 @@ from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Problem
 from onefit.risk.means import mean_and_error
 from onefit.solvers.null_model import strength_of_single_coefficients
-from onefit.tuning.contest import Contest
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import JudgedPath
@@ -62,8 +61,6 @@ class TunedOnRows:
         Chosen share of the ℓ1 part.
     path : JudgedPath
         Its strengths as the estimator calls them.
-    contest : Contest
-        Of the strengths.
     judges : tuple of ChosenStrength
         By which single rows are judged, one for each response.
     metric : LinearMetric
@@ -77,7 +74,6 @@ class TunedOnRows:
 
     ratio: float
     path: JudgedPath
-    contest: Contest
     judges: tuple[ChosenStrength, ...]
     metric: LinearMetric
     count: int
@@ -249,7 +245,7 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
     )
     coefs = path.coefs[path.best].reshape(len(sums.means), -1).T
     judges = tuple(chosen_of(sums.of_response(k), own) for k, own in enumerate(coefs))
-    return TunedOnRows(ratio, path, path.contest, judges, SquaredError(), sums.count, path.refits)
+    return TunedOnRows(ratio, path, judges, SquaredError(), sums.count, path.refits)
 
 
 def kinked_grid(model: SelfTuned, sums: RowSums, ratio: float) -> Grid:

@@ -22,7 +22,7 @@ from onefit.leave_out import LeftOut
 from onefit.losses import Squared
 from onefit.problem import Problem
 from onefit.solvers.solve import solve
-from onefit.tuning.contest import Contest, contest
+from onefit.tuning.contest import Contests, contest
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import JudgedPath, SearchResult
@@ -56,7 +56,6 @@ class BestPath(NamedTuple):
 
     ratio: float
     path: JudgedPath
-    contest: Contest
     left_out: LeftOut
 
 
@@ -67,11 +66,11 @@ def tuned_in_memory(model: SelfTuned, sample: Sample, judgement: Judgement) -> B
     result, left_out = best.raced()
     sample.inner.forget()
     others = [path.result for path in paths if path is not best]
-    held = result.contest
-    if held is None or others:
+    if result.contests is None or others:
         seen = [(path.losses, path.risks, path.paired_errors) for path in (result, *others)]
         held = contest(seen, judgement.unit_weights, model.selection)
-    return BestPath(best.ratio, result.visited(), held, left_out)
+        result = replace(result, contests=Contests.of_one(held))
+    return BestPath(best.ratio, result.visited(), left_out)
 
 
 def _candidate(model: SelfTuned, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:

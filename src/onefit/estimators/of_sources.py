@@ -84,7 +84,7 @@ def tune_curved(model: SelfTuned, rows: Rows) -> TunedOnRows:
         return _tune_held(model, rows, metric, summary.count)
     paths = [_along(model, rows, summary, metric, ratio) for ratio in model._ratios()]
     ratio, path, judge = min(paths, key=lambda one: float(one[1].risks[one[1].best]))
-    return TunedOnRows(ratio, path, path.contest, (judge,), metric, summary.count)
+    return TunedOnRows(ratio, path, (judge,), metric, summary.count)
 
 
 def fits_into_memory(rows: Rows, summary: Summary) -> bool:
@@ -96,14 +96,14 @@ def _tune_held(model: SelfTuned, rows: Rows, metric: LinearMetric, count: int) -
     """Choose in memory, where strengths are told by more than one step for each row, as the rows are."""
     X, y, weights = map(_joined, zip(*rows.each(_as_it_is), strict=True))
     sample = model._sample(X, y, weights, groups=None, offset=None).held
-    ratio, path, contest, left_out = tuned_in_memory(model, sample, model._judgement(sample))
+    ratio, path, left_out = tuned_in_memory(model, sample, model._judgement(sample))
     coefs, levels = path.coefs.copy(), path.levels.copy()
     coefs[path.best], levels[path.best] = left_out.fit.coef, left_out.fit.intercept
     path = replace(path, coefs=coefs, levels=levels)
     found = model._estimate(sample, left_out)
     warn_if_unreliable(found)
     told = BlocksEstimate.of_held(found)
-    return TunedOnRows(ratio, path, contest, (), metric, count, told=told)
+    return TunedOnRows(ratio, path, (), metric, count, told=told)
 
 
 def _as_it_is(block: Block) -> Block:

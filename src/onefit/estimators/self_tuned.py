@@ -151,7 +151,7 @@ class SelfTuned(Penalized):
             return self
         with self._jobs(), _linalg.one_thread_if_small(sample.X):
             found = tuned_in_memory(self, sample, judgement)
-        self._take_path(found.path, Contests.of_one(found.contest))
+        self._take_path(found.path)
         if hasattr(self, "l1_ratio"):
             self.l1_ratio_ = found.ratio
         self._take_choice(sample, found.left_out)
@@ -168,7 +168,7 @@ class SelfTuned(Penalized):
             spectrum, grid = spectrum_of(self, sample)
             result = search_ridge_each(spectrum, grid, self.selection)
             left_out = spectrum.left_out(result.strengths[result.best])
-        self._take_path(result, result.contests)
+        self._take_path(result)
         self._take_choice(sample, left_out)
 
     def _take_choice(self, sample: Sample, left_out: LeftOut) -> None:
@@ -245,7 +245,7 @@ class SelfTuned(Penalized):
     def _take_rows(self, found: TunedOnRows) -> None:
         """Set what passes over the rows found."""
         path = found.path
-        self._take_path(path, Contests.of_one(found.contest))
+        self._take_path(path)
         if hasattr(self, "l1_ratio"):
             self.l1_ratio_ = found.ratio
         self.coef_, self.intercept_ = found.coefficients
@@ -254,7 +254,7 @@ class SelfTuned(Penalized):
 
     # --- what was found ------------------------------------------------------------------------------
 
-    def _take_path(self, result: JudgedPath, held: Contests) -> None:
+    def _take_path(self, result: JudgedPath) -> None:
         """Set the fitted attributes of a path, and warn where the strengths given were too few.
 
         Other paths, which the choice passed over, take part in the contest that corrects the chosen risk.
@@ -272,7 +272,8 @@ class SelfTuned(Penalized):
         self.approx_error_path_, self.guarantee_path_ = result.approx_errors, result.guarantees
         self.coef_path_ = result.coefs
         self.intercept_path_ = None if result.levels is None else self._without_common(result.levels)
-        self._contests: tuple[Any, ...] = tuple(held)
+        assert result.contests is not None
+        self._contests: tuple[Any, ...] = tuple(result.contests)
 
     @property
     def confidence_set_(self) -> Any:

@@ -15,7 +15,7 @@ from onefit.curvature import Curvature
 from onefit.risk.judging import guarantees
 from onefit.risk.means import means_and_errors, paired_errors
 from onefit.solvers.newton import Solution
-from onefit.tuning.contest import Contest, choose_strength
+from onefit.tuning.contest import Contests, choose_strength
 from onefit.tuning.sample import Verdict, between, judged
 from onefit.tuning.selection import Selection, smallest
 
@@ -37,6 +37,8 @@ class JudgedPath:
     levels : (J,) or (J, c) array
     best : int
         Position of the strength that was chosen.
+    contests : Contests or None
+        Of these strengths and of those of other paths, which the choice passed over: one for each choice.
     """
 
     strengths: Array
@@ -47,6 +49,7 @@ class JudgedPath:
     coefs: Any
     levels: Any
     best: Any
+    contests: Contests | None = field(default=None, kw_only=True)
 
     @property
     def places(self) -> Index:
@@ -74,8 +77,6 @@ class SearchResult(JudgedPath):
     ----------
     losses : (n, J) array
         Left-out loss of each row at each strength.
-    contest : Contest or None
-        In which a bagged choice was made.
     verdicts : sequence
         What is known of each strength; None where its neighbours speak for it.
     solved : dict
@@ -87,7 +88,6 @@ class SearchResult(JudgedPath):
     """
 
     losses: Array
-    contest: Contest | None = None
     verdicts: Sequence[Verdict | None] = ()
     solved: Mapping[int, Solution] = field(default_factory=dict)
     last: Curvature | None = None
@@ -135,18 +135,18 @@ def of_verdicts(
     selection: Selection,
 ) -> SearchResult:
     """Risks of a solved path from what is known of each strength, and the choice."""
-    known = list(_filled_in(verdicts))
-    losses = np.stack([verdict.losses for verdict in known]).T
+    filled = list(_filled_in(verdicts))
+    losses = np.stack([verdict.losses for verdict in filled]).T
     risks, errors = means_and_errors(losses, weights)
     best = smallest(risks)
-    misses = np.stack([verdict.misses for verdict in known]).T
+    misses = np.stack([verdict.misses for verdict in filled]).T
     misses = misses - misses[:, [best]]
     paired = np.hypot(paired_errors(losses, weights, best), np.linalg.norm(misses, axis=0))
     chosen, contest = choose_strength(losses, weights, risks, paired, selection, misses)
-    off = np.array([verdict.error for verdict in known])
-    return SearchResult(
-        strengths, risks, errors, paired, off, coefs, levels, chosen, losses, contest, tuple(verdicts)
-    )
+    off = np.array([verdict.error for verdict in filled])
+    held = None if contest is None else Contests.of_one(contest)
+    known = strengths, risks, errors, paired, off, coefs, levels, chosen, losses
+    return SearchResult(*known, tuple(verdicts), contests=held)
 
 
 def _filled_in(verdicts: Sequence[Verdict | None]) -> Iterator[Verdict]:

@@ -37,10 +37,7 @@ class EachTarget(JudgedPath):
     Attributes
     ----------
     best : (t,) int array
-    contests : Contests
     """
-
-    contests: Contests
 
 
 class Tried(NamedTuple):
@@ -239,7 +236,7 @@ def search_ridge(
         spectrum.levels(coefs).T.reshape(len(strengths), *shape),
         int(chosen.best[0]),
         tried.losses[0].T,
-        next(chosen.contests.each()),
+        contests=chosen.contests,
     )
 
 
@@ -271,4 +268,4 @@ def _joined(grid: Grid, found: list[tuple[Index, int, int, Array, Chosen]]) -> E
         contests.append(chosen.contests.shifted(first))
     risks, errors, paired, off = paths
     held = Contests.joined(contests, np.concatenate([part[0] for part in found]))
-    return EachTarget(strengths, risks, errors, paired, off, None, None, best, held)
+    return EachTarget(strengths, risks, errors, paired, off, None, None, best, contests=held)

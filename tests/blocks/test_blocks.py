@@ -17,6 +17,7 @@ from onefit.blocks import (
     ChosenStrength,
     RowSums,
     RowValues,
+    Spectrum,
     net_path,
     ridge_path,
 )
@@ -46,7 +47,7 @@ def sums_of(X, y, weights, fit_intercept):
 
 
 def path_of(kind, sums, alphas=ALPHAS):
-    return ridge_path(sums, alphas) if kind == "ridge" else net_path(sums, alphas, RATIOS[kind])
+    return ridge_path(Spectrum.of(sums), alphas) if kind == "ridge" else net_path(sums, alphas, RATIOS[kind])
 
 
 def left_out_by_refits(kind, alpha, X, y, weights, fit_intercept):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from onefit._linalg import add_gram, mirrored
 from onefit._typing import Array, Index, Mask
+from onefit.blocks.rows import Added
 from onefit.numerics import KNOWN, TINY
 from onefit.tuning.contest import IN_REACH, Contest, within_reach, without_tail
 from onefit.tuning.selection import Selection, roots_of, smallest
@@ -16,7 +17,8 @@ from onefit.tuning.selection import Selection, roots_of, smallest
 KEPT = 1000  # rows whose losses differ most: a tail that is cut is mostly of a few
 
 
-class FarthestRows(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class FarthestRows:
     """Rows with weight whose losses differ most along a path: what it wins or loses most is theirs."""
 
     differences: Array  # (J, m)
@@ -30,8 +32,7 @@ class FarthestRows(NamedTuple):
             held = held[np.argpartition(np.ptp(differences, axis=0)[held], -KEPT)[-KEPT:]]
         return cls(differences[:, held], weights[held])
 
-    def joined(self, other: FarthestRows) -> FarthestRows:
-        """The farthest of these and others."""
+    def __add__(self, other: FarthestRows) -> FarthestRows:
         both = np.hstack([self.differences, other.differences])
         return FarthestRows.of(both, np.concatenate([self.weights, other.weights]))
 
@@ -54,7 +55,7 @@ class _RiseSums(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class LossSums:
+class LossSums(Added):
     """Sums over rows.
 
     Attributes
@@ -73,8 +74,8 @@ class LossSums:
         Σ w² d dᵀ.
     square_weight : float
         Σ w².
-    exact : (J,) bool array
-        Strengths at which every loss is that of a refit.
+    rough : (J,) bool array
+        Strengths at which some loss may not be that of a refit.
     doubtful : (J,) array
         Σ w l of rows that a formula may take for far too much.
     far : FarthestRows
@@ -89,7 +90,7 @@ class LossSums:
     second: Array
     mixed: Array
     pairs: Array
-    exact: Mask
+    rough: Mask
     doubtful: Array
     far: FarthestRows
 
@@ -131,25 +132,15 @@ class LossSums:
             moments[:, 1],
             moments[:, 2],
             _pairs(weighted),
-            exact,
+            ~exact,
             doubtful,
             FarthestRows.of(differences, weights),
         )
 
-    def __add__(self, other: LossSums) -> LossSums:
-        return LossSums(
-            self.count + other.count,
-            self.weight + other.weight,
-            self.square_weight + other.square_weight,
-            self.level + other.level,
-            self.first + other.first,
-            self.second + other.second,
-            self.mixed + other.mixed,
-            self.pairs + other.pairs,
-            self.exact & other.exact,
-            self.doubtful + other.doubtful,
-            self.far.joined(other.far),
-        )
+    @property
+    def exact(self) -> Mask:
+        """Strengths at which every loss is that of a refit: (J,)."""
+        return ~self.rough
 
     @property
     def risks(self) -> Array:
@@ -206,9 +197,9 @@ class LossSums:
             self.second[which],
             self.mixed[which],
             self.pairs[np.ix_(which, which)],
-            self.exact[which],
+            self.rough[which],
             self.doubtful[which],
-            self.far._replace(differences=self.far.differences[which]),
+            replace(self.far, differences=self.far.differences[which]),
         )
 
     def within_reach(self) -> Index:

@@ -11,7 +11,7 @@ from onefit import cost
 from onefit._typing import Array, Index
 from onefit.blocks.left_out_path import LeftOutPath, SolvedAnew, joined
 from onefit.blocks.outputs import OutputsPath, joined_outputs
-from onefit.blocks.paths import net_path, ridge_path, solved_anew
+from onefit.blocks.paths import Spectrum, net_path, ridge_path, solved_anew
 from onefit.blocks.sums import RowSums
 from onefit.numerics import TINY
 
@@ -54,12 +54,16 @@ class PathModels(Protocol[P]):
 
 
 class RidgeModels(NamedTuple):
-    """Ridge of one response on sums over the rows."""
+    """Ridge of one response on sums over the rows, which are decomposed once."""
 
-    sums: RowSums
+    spectrum: Spectrum
+
+    @property
+    def sums(self) -> RowSums:
+        return self.spectrum.sums
 
     def paths(self, strengths: list[Array], surely: float) -> list[LeftOutPath]:
-        return [ridge_path(self.sums, alphas) for alphas in strengths]
+        return [ridge_path(self.spectrum, alphas) for alphas in strengths]
 
     def joined(self, paths: list[LeftOutPath]) -> LeftOutPath:
         return joined(paths)

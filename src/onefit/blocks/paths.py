@@ -177,30 +177,27 @@ class Spectrum:
         return float(self.values.max(initial=0.0))
 
     def coefs(self, alphas: Array) -> Array:
-        """Coefficients at every strength: (p, t, J)."""
+        """Coefficients of one response at every strength: (p, J)."""
         along = product(self.vectors.T, self.sums.cross)
-        shrunk = along[:, :, None] / (self.values[:, None] + alphas)[:, None, :]
-        shape = shrunk.shape[1:]
-        return product(self.vectors, shrunk.reshape(len(shrunk), shape[0] * shape[1])).reshape(-1, *shape)
+        return product(self.vectors, along / (self.values[:, None] + alphas))
 
     def leverages(self, alphas: Array) -> Directions:
         """Leverages at every strength."""
         return Directions(slice(0, len(alphas)), self.vectors, 1.0 / (self.values[:, None] + alphas))
 
 
-def ridge_path(sums: RowSums, alphas: Array) -> LeftOutPath:
+def ridge_path(spectrum: Spectrum, alphas: Array) -> LeftOutPath:
     """Ridge of one response at every strength.
 
     Parameters
     ----------
-    sums : RowSums
-        Of all rows; about zero for models without an intercept.
+    spectrum : Spectrum
+        Of the sums over all rows; about zero for models without an intercept.
     alphas : (J,) array
         On the scale of ``sklearn.linear_model.Ridge``.
     """
-    spectrum = Spectrum.of(sums)
-    coefs = spectrum.coefs(alphas)[:, 0]
-    path = _path(sums, coefs, np.zeros_like(coefs), (spectrum.leverages(alphas),))
+    coefs = spectrum.coefs(alphas)
+    path = _path(spectrum.sums, coefs, np.zeros_like(coefs), (spectrum.leverages(alphas),))
     return replace(path, is_smooth=True)
 
 

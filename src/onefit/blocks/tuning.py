@@ -14,6 +14,7 @@ from onefit.blocks.left_out_path import KnownRefits
 from onefit.blocks.loss_sums import LossSums
 from onefit.blocks.passes import Passes
 from onefit.blocks.path_models import NetModels, OutputModels, P, PathModels, Places, RidgeModels
+from onefit.blocks.paths import Spectrum
 from onefit.blocks.rows import ArrayRows, Rows
 from onefit.blocks.sums import RowSums
 from onefit.tuning.contest import Contests
@@ -36,9 +37,9 @@ class TunedPath(JudgedPath):
     refits: KnownRefits | None = None
 
 
-def tune_ridge(rows: Rows, sums: RowSums, grid: Grid, selection: Selection = "bagged_se") -> TunedPath:
+def tune_ridge(rows: Rows, spectrum: Spectrum, grid: Grid, selection: Selection = "bagged_se") -> TunedPath:
     """Ridge of one response: judge every strength, and more while the risk falls at an end, and choose."""
-    return _tuned(rows, [grid], RidgeModels(sums), selection, early_stopping=False)[0]
+    return _tuned(rows, [grid], RidgeModels(spectrum), selection, early_stopping=False)[0]
 
 
 def tune_net(

@@ -233,8 +233,9 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
         )
         alpha = sums.weight
     else:
-        grid = model._grid_between(lambda: decades(Spectrum.of(sums).largest))
-        path = tune_ridge(rows, sums, grid, model.selection)
+        spectrum = Spectrum.of(sums)
+        grid = model._grid_between(lambda: decades(spectrum.largest))
+        path = tune_ridge(rows, spectrum, grid, model.selection)
     alpha *= float(path.strengths[path.best])
     chosen_of = partial(
         ChosenStrength.of_squares,

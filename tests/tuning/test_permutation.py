@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from onefit.risk.permutation import draw_permutations, permuted_targets
 from onefit.tuning.closed_form import FAMILIES, ColumnSide, RowSide, Sparse, quasi_sparsifier
-from onefit.tuning.optimizers import bounded_bfgs, papers_adam
+from onefit.tuning.permutation_descent import bounded_bfgs, papers_adam
 from onefit.tuning.ridge_coordinates import CentredDesign, ColumnCoordinates, RowCoordinates, coordinates
 
 SHAPES = [(25, 6), (12, 30), (10, 10), (20, 1)]

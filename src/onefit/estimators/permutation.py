@@ -24,7 +24,8 @@ from onefit.risk.permutation import (
     varying_outputs,
 )
 from onefit.tuning.closed_form import FAMILIES, Family
-from onefit.tuning.optimizers import Minimum, bounded_bfgs, papers_adam
+from onefit.tuning.optimizers import Minimum
+from onefit.tuning.permutation_descent import bounded_bfgs, papers_adam
 from onefit.tuning.ridge_coordinates import CentredDesign, RidgeCoordinates, coordinates
 from onefit.validation import check_choice, check_count, check_positive
 

@@ -26,7 +26,7 @@ from onefit.tuning.objective import Objective
 from onefit.tuning.space import Domain, Hyperparameter, Scale, Shares, Space
 from onefit.validation import check_choice, check_count, check_positive
 
-DECADES = 50.0  # ratio of the bounds from which on the search takes steps in the logarithm
+WIDE = 50.0  # ratio of the bounds from which on the search takes steps in the logarithm
 if TYPE_CHECKING:
     from onefit.estimators.search import GradientSearchCV
 
@@ -143,7 +143,7 @@ def _interval(name: str, given: Any) -> Domain:
             "the values of a grid give the smallest and the largest, between which gradients lead"
         )
     domain = _checked(Domain(name, given[0], given[1], given[2] if len(given) == 3 else "linear"))
-    wide = domain.low > 0 and domain.high / domain.low >= DECADES
+    wide = domain.low > 0 and domain.high / domain.low >= WIDE
     return replace(domain, scale="log") if len(given) == 2 and wide else domain
 
 

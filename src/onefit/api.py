@@ -19,7 +19,8 @@ from onefit.leave_out.sets import Folds
 from onefit.numerics import KNOWN
 from onefit.optimum import optimum
 from onefit.readers import Reading, read, warn_if_supervised
-from onefit.refitted import GivenSample, Lottery, audited, by_refits
+from onefit.refitted import GivenSample, audited, by_refits
+from onefit.risk.audit import Lottery
 from onefit.risk.criteria import GCV, Criterion
 from onefit.risk.estimate import Readout, RiskEstimate
 from onefit.risk.folds import as_folds, is_grouping, numbers_of

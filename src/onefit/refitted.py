@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -16,13 +17,11 @@ from onefit.leave_out.sets import Folds
 from onefit.metrics import LinearMetric, Metric
 from onefit.readers import Reading
 from onefit.refits import Refits, left_out_predictions, metric_of
-from onefit.risk.audit import Audit, draw
+from onefit.risk.audit import Audit, Lottery, audit_sets, draw
 from onefit.risk.audit import audit as correct
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.means import clustered, mean_and_error
 from onefit.risk.sampled import SampledPredictions
-
-Lottery: TypeAlias = tuple[int, int | np.random.Generator | None]  # how many are drawn, and from what
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +76,8 @@ def audited(
     assert result._left_out is not None
     training = reading.metric.losses(reading.target[result.rows], result._left_out.fit.eta[result.rows])
     weights = sample.weights(folds.n)[folds.rows]
-    losses, totals = clustered(result.losses[first], weights, folds.fold)
-    before, _ = clustered(training[first], weights, folds.fold)
-    drawn = draw(losses - before, totals, m, np.random.default_rng(rng))
-    exact = _refitted_losses(sample, folds, drawn.rows, reading.metric, reading.target)
-    return correct(losses, drawn, exact, totals)
+    refitted = partial(_refitted_losses, sample, folds, reading.metric, reading.target)
+    return audit_sets(result.losses[first], weights, folds.fold, (m, rng), refitted, training[first])
 
 
 def audited_folds(
@@ -106,13 +102,12 @@ def audited_folds(
     lottery : (int, int or Generator or None)
         How many folds are drawn, and from what.
     """
-    means, totals = clustered(losses, sample.weights(folds.n)[folds.rows], folds.fold)
-    drawn = draw(means, totals, lottery[0], np.random.default_rng(lottery[1]))
-    return correct(means, drawn, _refitted_losses(sample, folds, drawn.rows, metric, target), totals)
+    refitted = partial(_refitted_losses, sample, folds, metric, target)
+    return audit_sets(losses, sample.weights(folds.n)[folds.rows], folds.fold, lottery, refitted)
 
 
 def _refitted_losses(
-    sample: GivenSample, folds: Folds, which: Index, metric: LinearMetric, target: Array
+    sample: GivenSample, folds: Folds, metric: LinearMetric, target: Array, which: Index
 ) -> Array:
     """Mean loss of each of some folds by refits."""
     found = sample.refits(folds, which, metric.refit_method, "audit")

@@ -10,15 +10,20 @@ mean over all draws is the exact risk however wrong φ̃ is, and its error shrin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from onefit._typing import Array, Index
 from onefit.leave_out.draws import Draw, draw, spread
 from onefit.numerics import CONFIDENCE, KNOWN, RESOLUTION
+from onefit.risk.means import clustered
 
-__all__ = ["Audit", "Draw", "audit", "draw"]
+__all__ = ["Audit", "Draw", "Lottery", "audit", "audit_sets", "draw"]
+
+Lottery: TypeAlias = tuple[int, int | np.random.Generator | None]  # how many are drawn, and from what
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -183,3 +188,34 @@ def audit(losses: Array, draw: Draw, refitted_losses: Array, weights: Array) -> 
         approximate=approximate,
         unseen=1.0 - (1.0 - CONFIDENCE) ** (1.0 / by_chance) if by_chance else 0.0,
     )
+
+
+def audit_sets(
+    losses: Array,
+    weights: Array,
+    fold: Index,
+    lottery: Lottery,
+    refitted: Callable[[Index], Array],
+    inside: Array | float = 0.0,
+) -> Audit:
+    """Audit the left-out losses of sets of rows by refits without some of them.
+
+    A set is drawn by how much leaving it out changes its loss: all of it, if the loss inside is not told.
+
+    Parameters
+    ----------
+    losses, weights : (t,) arrays
+        Of all rows that are left out.
+    fold : (t,) int array
+        The set of each.
+    lottery : (int, int or Generator or None)
+        How many sets are drawn, and from what.
+    refitted : callable
+        Mean losses of sets, by their numbers, from refits; NaN where one failed.
+    inside : (t,) array, optional
+        Losses with all rows in.
+    """
+    means, totals = clustered(losses, weights, fold)
+    before, _ = clustered(np.broadcast_to(inside, losses.shape), weights, fold)
+    drawn = draw(means - before, totals, lottery[0], np.random.default_rng(lottery[1]))
+    return audit(means, drawn, refitted(drawn.rows), totals)

@@ -14,7 +14,7 @@ from torch.func import vmap
 from onefit._typing import Array, Index
 from onefit.exceptions import SolverError
 from onefit.leave_out.sets import Folds
-from onefit.risk.audit import Audit, audit, draw
+from onefit.risk.audit import Audit, audit_sets
 from onefit.risk.folds import as_folds
 from onefit.risk.judging import shown
 from onefit.risk.means import clustered, mean_and_error
@@ -232,16 +232,15 @@ class FunctionalFit:
         )
 
     def _audited(self, result: LeftOutRisk, folds: Folds, m: int, rng: Any) -> Audit:
-        weights = self._weights()[folds.rows]
-        losses, totals = clustered(result.losses, weights, folds.fold)
-        before, _ = clustered(result.training, weights, folds.fold)
-        drawn = draw(losses - before, totals, m, np.random.default_rng(rng))
-        assert result.parameters is not None
-        refits = self._refits(folds, drawn.rows, result.parameters[drawn.rows])
-        removed, tested = (tuple(part[k] for k in drawn.rows) for part in (folds.removed, folds.tested))
-        some = Folds(removed, tested, folds.n)
-        exact = clustered(self._losses(some, refits), self._weights()[some.rows], some.fold)[0]
-        return audit(losses, drawn, exact, totals)
+        weights, starts = self._weights(), result.parameters
+        assert starts is not None
+
+        def refitted(which: Index) -> Array:
+            removed, tested = (tuple(part[k] for k in which) for part in (folds.removed, folds.tested))
+            some, refits = Folds(removed, tested, folds.n), self._refits(folds, which, starts[which])
+            return clustered(self._losses(some, refits), weights[some.rows], some.fold)[0]
+
+        return audit_sets(result.losses, weights[folds.rows], folds.fold, (m, rng), refitted, result.training)
 
     def _weights(self) -> Array:
         return self.objective.weights.cpu().numpy()

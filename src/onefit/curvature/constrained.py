@@ -121,6 +121,24 @@ class Pinned(WrappedScalar):
             change[pin, place] = -slopes[place]
         return change
 
+    def amiss(self, rows: Index, gradient: Direction, beside: Array) -> Array:
+        """What is left of the conditions beyond ``solve`` makes of predictors of rows that leave: (r,).
+
+        Parameters
+        ----------
+        rows : (r,) int array
+        gradient : Direction
+            That is left without each row, along the last axis: a pinned row that leaves gives way to it.
+        beside : (v, r) array
+            How far pins are from where they are held.
+        """
+        lifts, off, against = np.abs(self.lifted_rows[rows]), np.zeros(len(rows)), self.hold(gradient)
+        for place in np.flatnonzero(np.isin(rows, self.pins)):
+            pin = int(np.searchsorted(self.pins, rows[place]))
+            lifts[place] = np.abs(self.tension[pin]) * self._steps[pin]
+            off[place] = abs(against[pin, place]) * self._steps[pin]
+        return off + np.sum(lifts.T * beside, axis=0)
+
     def predict(self, direction: Direction) -> Array:
         return self.inner.predict(direction)
 

@@ -17,6 +17,9 @@ optimality hold there, without row i:
 * rows on a piece of the loss are still on it, and the duals of those on a kink still between the
   slopes of the adjoining pieces;
 * minus the gradient of the loss is still a subgradient of the penalty.
+
+Rounding leaves more of both than none: rows beside their kinks, and a gradient along the free directions,
+where columns are far from zero or of very different size.  What that makes of the predictor is its bound.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from onefit.leave_out.rescaling import Rescaling, curvature_of_refits, rescaling
 from onefit.leave_out.straight_rows import ends_of_pieces, interval_of_duals, strictly_held
 from onefit.leave_out.vertex import held_up_to
 from onefit.losses import PiecewiseLinear
-from onefit.numerics import ON_BOUND, size_of_kinks
+from onefit.numerics import LEAST_SLACK, ON_BOUND, ROUNDED, size_of_kinks
 from onefit.penalties import SeparablePenalty
 from onefit.solvers.kinks import size_of_duals
 from onefit.solvers.stationary import holds_strictly, sizes_of_gradients
@@ -76,27 +79,36 @@ def is_patterned(fit: Fit) -> bool:
 
 
 def cost_of_patterns(fit: Fit) -> Work:
-    """What ``pattern_stays`` takes, about: a factor, and what it answers to every row."""
+    """What ``bound_of_patterns`` takes, about: a factor, and what it answers to every row."""
     (n, p), k = fit.problem.X.shape, fit.tangent.size
     return newton_step(n, p, k).plus(Work(float(n) * k * min(n, k)))
 
 
-def pattern_stays(fit: Fit, eta: Array, curvature: Curvature | None = None) -> Mask:
-    """Rows without which signs and correlations are those of the same pattern: (n,).
+def bound_of_patterns(fit: Fit, eta: Array, curvature: Curvature | None = None) -> Array:
+    """How far left-out values may be off where the pattern stays, infinite where it does not: (n,).
 
-    All rows where there is no pattern, or where the loss is not quadratic and nothing can be said.  Nothing
-    is said of rows whose value is missing (NaN).  ``curvature`` is that of refits, if it is at hand.
+    0 for all rows where there is no pattern, or where the loss is not quadratic and nothing can be said.
+    Nothing is said of rows whose value is missing (NaN).  ``curvature`` is that of refits, if it is at hand.
     """
     problem = fit.problem
     if not is_patterned(fit):
-        return np.ones(problem.n, dtype=bool)
+        return np.zeros(problem.n)
     if problem.is_apart:
-        return np.all([pattern_stays(one, eta[:, k]) for k, one in enumerate(fit.apart)], axis=0)
+        return np.max([bound_of_patterns(one, eta[:, k]) for k, one in enumerate(fit.apart)], axis=0)
+    if problem.has_one_output and (
+        problem.loss.is_kinked or not isinstance(problem.penalty, SeparablePenalty)
+    ):
+        idle = leaves_nothing(fit)
+        found = bound_without(fit, np.where(idle, np.nan, eta)) if is_determined(fit) else np.inf
+        return np.where(idle, 0.0, found)
+    return np.where(_pattern_stays(fit, eta, curvature), 0.0, np.inf)
+
+
+def _pattern_stays(fit: Fit, eta: Array, curvature: Curvature | None) -> Mask:
+    """Rows without which signs and correlations are those of the same pattern: (n,)."""
+    problem = fit.problem
     if not problem.has_one_output:
         return problem.weights == 0
-    if problem.loss.is_kinked or not isinstance(problem.penalty, SeparablePenalty):
-        eta = np.where(leaves_nothing(fit), np.nan, eta)
-        return (is_determined(fit) & solves_without(fit, eta)) | leaves_nothing(fit)
     eta = np.where(np.isnan(eta), fit.eta, eta)  # all rows together cost little more than one
     l1, _ = fit.strengths
     shrink = problem.lost_shares()  # f_i
@@ -188,8 +200,8 @@ class _Moved(NamedTuple):
     share: Array  # (r,), of the penalty that left with the row
 
 
-def solves_without(fit: Fit, eta: Array) -> Mask:
-    """Rows whose left-out fit, one step away, is optimal without them: (n,).
+def bound_without(fit: Fit, eta: Array) -> Array:
+    """How far left-out values may be off by rounding where one step is optimal, infinite elsewhere: (n,).
 
     Parameters
     ----------
@@ -202,16 +214,37 @@ def solves_without(fit: Fit, eta: Array) -> Mask:
     curvature = curvature_of_refits(fit)
     rescaled = rescaling(fit, curvature)
     slopes = fit.gradient * (1.0 + rescaled.own_growth()) + fit.hessian * (eta - fit.eta)
-    solves = np.zeros(problem.n, dtype=bool)
-    rows = np.flatnonzero(np.isfinite(eta))
+    bounds, rows = np.full(problem.n, np.inf), np.flatnonzero(np.isfinite(eta))
     size = max(1, _linalg.BLOCK_SIZE // max(problem.n, len(fit.coef)))
     for first in range(0, rows.size, size):
         some = rows[first : first + size]
         moved = _moved(fit, curvature, rescaled, some, slopes[some])
-        solves[some] = _rows_stay(fit, moved) & _penalty_stays(fit, moved)
+        solves = _rows_stay(fit, moved) & _penalty_stays(fit, moved)
         if is_straight(fit) and not isinstance(problem.penalty, SeparablePenalty):
-            solves[some] = _determined(fit, moved, solves[some])
-    return solves
+            solves = _determined(fit, moved, solves)
+        bounds[some] = np.where(solves, _left_by_rounding(fit, eta, curvature, moved), np.inf)
+    return bounds
+
+
+def _left_by_rounding(fit: Fit, eta: Array, curvature: Curvature, moved: _Moved) -> Array:
+    """How far the predictors of rows that left are off, by what K says of the conditions of optimality: (r,).
+
+    None where it is beside the largest predictor as rounding is.
+    """
+    problem, rows, own = fit.problem, moved.rows, (moved.rows, np.arange(len(moved.rows)))
+    coef, level = problem.gradient_of(moved.gradient)
+    penalty = fit.tangent.gradient[:, None] + fit.tangent.curve(moved.coef - fit.coef[:, None])
+    left = Direction(fit.tangent.part_along(coef + (1.0 - moved.share) * penalty), level)
+    off = np.abs(curvature.predict(curvature.solve(left))[own])
+    if isinstance(curvature, Pinned):
+        beside = moved.eta - fit.eta[:, None]  # of pins, which are on their kinks in the fit
+        beside += (problem.linear_predictor(fit.coef, fit.intercept) - fit.eta)[:, None]
+        beside[own] = 0.0
+        off += curvature.amiss(rows, left, np.abs(beside[curvature.pins]))
+    shares = np.where(fit.pinned, 0.0, fit.hessian * curvature.quadratic_forms())[rows]
+    off /= np.maximum(1.0 - shares, LEAST_SLACK)
+    off += np.abs(moved.eta[own] - eta[rows])
+    return np.where(off > ROUNDED * np.abs(fit.eta).max(initial=0.0), off, 0.0)
 
 
 def _determined(fit: Fit, moved: _Moved, asked: Mask) -> Mask:

@@ -19,7 +19,7 @@ from onefit.leave_out.blocks import Blocks, sets_left_out
 from onefit.leave_out.chords import MAX_STEPS, USUAL_STEPS, chord_by_products
 from onefit.leave_out.follow import Paths
 from onefit.leave_out.leads import Leads
-from onefit.leave_out.patterns import leaves_nothing, pattern_stays, step_is_exact
+from onefit.leave_out.patterns import bound_of_patterns, leaves_nothing, step_is_exact
 from onefit.leave_out.probed import estimate_of
 from onefit.leave_out.prove import is_blind
 from onefit.leave_out.refit import Progress, refit_cost, refit_sets, without_nothing
@@ -166,8 +166,8 @@ class State:
                 bounds = np.minimum(bounds, bound_steps(fit, self.step, found.eta, found.slack))
             if step_is_exact(fit) and not np.isfinite(bounds).all() and looking_pays(fit):
                 sure = found.slack >= LEAST_SLACK
-                sure &= pattern_stays(fit, np.where(sure, found.eta.T, np.nan).T, self._known)
-                bounds[sure] = 0.0
+                own = bound_of_patterns(fit, np.where(sure, found.eta.T, np.nan).T, self._known)
+                bounds[sure] = np.minimum(bounds, own)[sure]
             gone = np.flatnonzero(leaves_nothing(fit))
             found, bounds[gone] = without_nothing(found, gone)
         self.found = replace(found, bounds=bounds + self._off)

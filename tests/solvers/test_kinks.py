@@ -66,7 +66,9 @@ def _check(fit):
     fixed = np.isinf(l2)
     assert not fit.coef[fixed].any()
     missed = (fit.loss_gradient + np.where(fixed, 0.0, l2) * fit.coef)[~fixed]
-    np.testing.assert_allclose(missed, 0.0, atol=1e-8 * np.abs(fit.loss_gradient).max())
+    terms = np.abs(fit.gradient) @ np.abs(fit.problem.X)
+    atol = 1e-8 * np.abs(fit.loss_gradient).max() + 1e-14 * terms.max()
+    np.testing.assert_allclose(missed, 0.0, atol=atol)
     if fit.problem.intercept:
         np.testing.assert_allclose(fit.gradient.sum(), 0.0, atol=1e-9 * np.abs(fit.gradient).sum() + 1e-12)
     _check_objective(fit)

@@ -241,8 +241,8 @@ def _left_by_rounding(fit: Fit, eta: Array, curvature: Curvature, moved: _Moved)
         beside += (problem.linear_predictor(fit.coef, fit.intercept) - fit.eta)[:, None]
         beside[own] = 0.0
         off += curvature.amiss(rows, left, np.abs(beside[curvature.pins]))
-    shares = np.where(fit.pinned, 0.0, fit.hessian * curvature.quadratic_forms())[rows]
-    off /= np.maximum(1.0 - shares, LEAST_SLACK)
+    forms = np.where(fit.hessian > 0, curvature.quadratic_forms(), 0.0)[rows]  # of pins they are of none
+    off /= np.maximum(1.0 - fit.hessian[rows] * forms, LEAST_SLACK)
     off += np.abs(moved.eta[own] - eta[rows])
     return np.where(off > ROUNDED * np.abs(fit.eta).max(initial=0.0), off, 0.0)
 

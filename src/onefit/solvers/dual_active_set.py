@@ -117,7 +117,7 @@ class DualActiveSet(PinnedRows):
         kink = np.asarray((g[:, None] > self.ends[:, 1:-1]).sum(axis=1))
         self.state = np.where(inside, kink, piece)
         self.duals = np.where(inside, g, self.ends[np.arange(len(g)), piece])
-        self.pull = self.rows.times(self.duals)
+        self._begin()
         self.pins = np.empty(0, dtype=np.intp)
         self._factor.clear()
         candidates = self._always_first(inside)

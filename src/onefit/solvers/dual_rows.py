@@ -15,6 +15,7 @@ from scipy.optimize import linprog
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.exceptions import SolverError
+from onefit.numerics import EPS
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +95,31 @@ class WeightedRows:
             return self.gram.diagonal() + self.hessian
         return _linalg.as_columns(self.scaled).row_squares() + self.hessian
 
-    def times(self, duals: Array) -> Array:
-        """G g."""
+    def coefficients(self, duals: Array) -> Array:
+        """−Λ^(−½) Xᵀ g, those of the scaled columns; of no use where G is known, and none there: (p',)."""
+        return np.empty(0) if self.gram is not None else -_linalg.transposed_times(self.scaled, duals)
+
+    def pull(self, duals: Array, own: Array) -> Array:
+        """G g, by the coefficients that go with the duals: (n,)."""
         if self.gram is not None:
             return _linalg.product(self.gram, duals) + self.hessian * duals
-        return self.hessian * duals + _linalg.times(self.scaled, _linalg.transposed_times(self.scaled, duals))
+        return self.hessian * duals - _linalg.times(self.scaled, own)
+
+    def moved(self, pull: Array, own: Array, step: Array, duals: Array) -> tuple[Array, Array]:
+        """G g and the coefficients after a step to these duals.
+
+        Of far or large columns duals have not the digits that coefficients need: these are moved along, and
+        G g is of them.
+        """
+        own = own + self.coefficients(step)
+        return (pull + self.pull(step, own) if self.gram is not None else self.pull(duals, own)), own
+
+    def rounding(self, duals: Array, own: Array) -> float:
+        """What rounding leaves of G g, about."""
+        longest = float(self.squared_norms.max(initial=0.0))
+        if self.gram is not None:
+            return EPS * float(np.abs(duals).sum()) * longest
+        return EPS * float(np.sqrt(longest) * np.linalg.norm(own))
 
     def among(self, left: Index, right: Index) -> Array:
         """Entries of G + τ Q Qᵀ, in Fortran order."""
@@ -110,15 +131,23 @@ class WeightedRows:
             block = block + np.diag(self.hessian[left])
         return np.asfortranarray(block + self.tau * self.free[left] @ self.free[right].T)
 
-    def primal(self, duals: Array, free: Array) -> tuple[Array, Array]:
-        """β, with −Λ⁻¹ Xᵀ g on the penalised columns, and the coefficients of the extra columns."""
+    def primal(self, duals: Array, own: Array, free: Array) -> tuple[Array, Array]:
+        """β, and the coefficients of the extra columns.
+
+        On the penalised columns it is −Λ⁻¹ Xᵀ g: by ``own`` coefficients of the scaled columns, where they
+        were kept while the duals moved, since they have digits that the duals have not.
+        """
         p = len(self.inverse)
-        coef = -self.inverse * _linalg.transposed_times(self.design, duals)
+        if self.gram is None:
+            coef = np.zeros(p)
+            coef[np.flatnonzero(self.inverse)] = np.sqrt(self.inverse[self.inverse > 0]) * own
+        else:
+            coef = -self.inverse * _linalg.transposed_times(self.design, duals)
         directions = scipy.linalg.solve_triangular(self.to_columns, free)
-        own = self.columns < p
-        coef[self.columns[own]] = directions[own]
+        mine = self.columns < p
+        coef[self.columns[mine]] = directions[mine]
         extra = np.zeros(max(int(self.columns.max(initial=p - 1)) + 1 - p, 0))
-        extra[self.columns[~own] - p] = directions[~own]
+        extra[self.columns[~mine] - p] = directions[~mine]
         return coef, extra
 
 

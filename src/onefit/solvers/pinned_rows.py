@@ -12,7 +12,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.cholesky import UpdatableCholesky
-from onefit.numerics import EPS, size_of_duals
+from onefit.numerics import size_of_duals
 from onefit.solvers.dual_rows import WeightedRows
 
 # Distance from a kink of the start, relative to 1 + |η|, that counts as none.
@@ -22,6 +22,7 @@ AT_CORNER = 1e-6
 DEPENDENT = 1e-11
 # Error of a linear predictor or of a dual, relative to the largest kink or the interval, that is rounding.
 ROUNDING = 1e-10
+MOST_REPEATS = 6  # of a solution by one factor, for the digits that rounding takes
 
 
 class Target(NamedTuple):
@@ -57,6 +58,7 @@ class PinnedRows:
         self.pins: Index = np.empty(0, dtype=np.intp)
         self.state: Index = np.zeros(n, dtype=np.intp)  # number of the piece, or of the kink
         self.duals, self.pull = np.zeros(n), np.zeros(n)  # g and G g
+        self.own = np.empty(0)  # coefficients of the scaled columns that go with it
         self.eta, self.free = np.zeros(n), np.zeros(f)
         self._factor = UpdatableCholesky()
         finite = ends[np.isfinite(ends)]
@@ -69,7 +71,7 @@ class PinnedRows:
 
     def primal(self) -> tuple[Array, Array]:
         """Return the coefficients, and those of the extra columns."""
-        return self.rows.primal(self.duals, self.free)
+        return self.rows.primal(self.duals, self.own, self.free)
 
     def held_at(self, rows: Index) -> Array:
         """Corners that rows are in: (len(rows),)."""
@@ -108,7 +110,12 @@ class PinnedRows:
             self._join(missing)
         self.duals = np.take_along_axis(self.ends, self.state[:, None], axis=1)[:, 0]
         self.duals[self.pins] = np.clip(0.0, *self._interval(self.pins))
-        self.pull = self.rows.times(self.duals)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Take what goes with the duals from these."""
+        self.own = self.rows.coefficients(self.duals)
+        self.pull = self.rows.pull(self.duals, self.own)
 
     def _join(self, rows: Index) -> Mask:
         """Add the independent ones among some rows to those on kinks; say which they are."""
@@ -157,20 +164,28 @@ class PinnedRows:
         step = np.zeros(len(self.duals))
         step[rows] = change
         self.duals += step
-        self.pull += self.rows.times(step)
+        self.pull, self.own = self.rows.moved(self.pull, self.own, step, self.duals)
 
     def _arrive(self) -> None:
-        """Go to the target, and once more for what rounding left of the way."""
-        for _ in range(2):
+        """Go to the target, and again for what rounding left of the way, while that gets smaller."""
+        left = np.inf
+        for at in range(MOST_REPEATS):
             target = self._target()
             self._move(target.change, self.pins)
             self.free = target.free
-        self.eta = self.rows.free @ self.free - self.pull
+            self.eta = self.rows.free @ self.free - self.pull
+            before, left = left, self._beside()
+            if at and (left <= ROUNDING * self._reach or left > 0.5 * before):
+                break
+
+    def _beside(self) -> float:
+        """How far rows are from the kinks that they are held on."""
+        return float(np.abs(self.eta[self.pins] - self.held_at(self.pins)).max(initial=0.0))
 
     # Which rows are wrong
 
     def _eta_rounding(self) -> float:
-        noise = EPS * float(np.abs(self.duals).sum()) * float(self.rows.squared_norms.max(initial=0.0))
+        noise = self.rows.rounding(self.duals, self.own) + self._beside()
         return ROUNDING * max(self._reach, 1e-300) + 10 * noise
 
     def _crossing(self) -> Array:

@@ -42,7 +42,7 @@ from onefit.solvers.null_model import strength_of_single_coefficients
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
 from onefit.tuning.path import JudgedPath
-from onefit.validation import check_several_rows, is_count
+from onefit.validation import is_count
 
 if TYPE_CHECKING:
     from onefit.estimators.penalized import Sample
@@ -181,13 +181,19 @@ def goes_in_passes(model: SelfTuned, sample: Sample) -> bool:
     Ridge takes one eigendecomposition, which is as fast where rows are few.  A table with kinks has passes
     where these are exact at strengths that may be the choice, or where it is tall.
     """
-    n, p = sample.X.shape
+    counting = sample.weights[sample.weights > 0]
+    return passes_pay(model, sample.X.shape, sample.target[0].size, alike=bool(np.ptp(counting) == 0))
+
+
+def passes_pay(model: SelfTuned, shape: tuple[int, int], targets: int, *, alike: bool) -> bool:
+    """The same of rows of some shape, with so many targets; ``alike`` says whether their weights are."""
+    n, p = shape
     if not model._mean_scaled:
         return cost.is_tall(n, p) and n * p > SAMPLE
     strengths = int(model.alphas) if is_count(model.alphas) else np.size(model.alphas)
-    count = strengths * len(model._ratios()) * sample.target[0].size
-    counting = sample.weights[sample.weights > 0]  # an ℓ2 part shrinks by unequal shares of unequal weights
-    can_be_exact = p < n and (np.ptp(counting) == 0 or all(ratio == 1 for ratio in model._ratios()))
+    count = strengths * len(model._ratios()) * targets
+    # an ℓ2 part shrinks by unequal shares of unequal weights
+    can_be_exact = p < n and (alike or all(ratio == 1 for ratio in model._ratios()))
     if can_be_exact and cost.patterns(n, p, cost.NEAR * count).seconds <= cost.IN_A_RACE:
         return True
     return cost.is_tall(n, p) and cost.patterns(n, p, count).seconds > cost.IN_A_PATH
@@ -206,8 +212,8 @@ def goes_on_sums(model: SelfTuned, sample: Sample) -> bool:
     return sample.X.shape[1] < np.count_nonzero(sample.weights) - leaving
 
 
-def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
-    """Tune in two passes over the rows.
+def tune_rows(model: SelfTuned, rows: Rows, about_means: RowSums) -> TunedOnRows:
+    """Tune in a second pass over the rows.
 
     Parameters
     ----------
@@ -215,9 +221,9 @@ def tune_rows(model: SelfTuned, rows: Rows) -> TunedOnRows:
         For which ``has_passes`` holds.
     rows : Rows
         With several responses, which share their strengths, only where they have an ℓ1 part.
+    about_means : RowSums
+        Those of a first pass.
     """
-    about_means = rows.total(RowSums.of)
-    check_several_rows(about_means.count)
     sums = about_means if model.fit_intercept else about_means.about_zero()
     ratio, alpha = 0.0, 1.0
     if model._mean_scaled:

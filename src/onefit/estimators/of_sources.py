@@ -20,16 +20,17 @@ from onefit.blocks import (
     BlocksEstimate,
     ChosenStrength,
     Rows,
+    RowSums,
     TunedPath,
 )
 from onefit.blocks.curved import CurvedSolver, centre_of
 from onefit.blocks.models import Models, Quadratic, null_points, summed
 from onefit.blocks.rows import SAMPLE, Summary, summarise
-from onefit.estimators.in_blocks import TunedOnRows, has_passes, needing_all_rows, tune_rows
+from onefit.estimators.in_blocks import TunedOnRows, has_passes, needing_all_rows, passes_pay, tune_rows
 from onefit.estimators.in_memory import tuned_in_memory
 from onefit.estimators.penalized import decades
 from onefit.losses import Logistic, Loss, Tweedie
-from onefit.metrics import LinearMetric, metric_of_loss
+from onefit.metrics import LinearMetric, SquaredError, metric_of_loss
 from onefit.penalties import L2, Penalty, SeparablePenalty
 from onefit.risk.judging import warn_if_unreliable
 from onefit.solvers.null_model import strength_of_single_coefficients
@@ -56,7 +57,15 @@ def tune_source(model: SelfTuned, rows: Rows, groups: Any, offset: Any) -> Tuned
             "memory"
         )
     if has_passes(model):
-        return tune_rows(model, rows)
+        sums = rows.total(RowSums.of)
+        check_several_rows(sums.count)
+        shape = sums.count, len(sums.means)
+        if not fits_into_memory(rows, shape[0] * shape[1]):
+            return tune_rows(model, rows, sums)
+        held = _held(rows)
+        if passes_pay(model, shape, len(sums.squares), alike=sums.has_equal_weights):
+            return tune_rows(model, held, held.total(RowSums.of))
+        return _tune_held(model, held, SquaredError(), sums.count)
     if not _is_curved(model, model._loss(2)):
         raise ValueError(
             "rows in blocks are for squared, logistic and Tweedie losses with a ridge, lasso or elastic net "
@@ -80,22 +89,26 @@ def tune_curved(model: SelfTuned, rows: Rows) -> TunedOnRows:
     """Tune a model of a curved loss in passes over the rows."""
     summary = _summary(model, rows)
     metric = _metric(model, summary)
-    if fits_into_memory(rows, summary):
-        return _tune_held(model, rows, metric, summary.count)
+    if fits_into_memory(rows, summary.size):
+        return _tune_held(model, _held(rows), metric, summary.count)
     paths = [_along(model, rows, summary, metric, ratio) for ratio in model._ratios()]
     ratio, path, judge = min(paths, key=lambda one: float(one[1].risks[one[1].best]))
     return TunedOnRows(ratio, path, (judge,), metric, summary.count)
 
 
-def fits_into_memory(rows: Rows, summary: Summary) -> bool:
-    """Whether a source is so small that the sample of its rows holds all of them."""
-    return not isinstance(rows, ArrayRows) and summary.sample.stride == 1 and summary.size <= SAMPLE
+def fits_into_memory(rows: Rows, size: int) -> bool:
+    """Whether a source of so many numbers is tuned as arrays are."""
+    return not isinstance(rows, ArrayRows) and size <= SAMPLE
 
 
-def _tune_held(model: SelfTuned, rows: Rows, metric: LinearMetric, count: int) -> TunedOnRows:
+def _held(rows: Rows) -> ArrayRows:
+    """All rows, in memory and in their order."""
+    return ArrayRows(*map(_joined, zip(*rows.each(_as_it_is), strict=True)))
+
+
+def _tune_held(model: SelfTuned, rows: ArrayRows, metric: LinearMetric, count: int) -> TunedOnRows:
     """Choose in memory, where strengths are told by more than one step for each row, as the rows are."""
-    X, y, weights = map(_joined, zip(*rows.each(_as_it_is), strict=True))
-    sample = model._sample(X, y, weights, groups=None, offset=None).held
+    sample = model._sample(rows.X, rows.y, rows.weights, groups=None, offset=None).held
     ratio, path, left_out = tuned_in_memory(model, sample, model._judgement(sample))
     coefs, levels = path.coefs.copy(), path.levels.copy()
     coefs[path.best], levels[path.best] = left_out.fit.coef, left_out.fit.intercept

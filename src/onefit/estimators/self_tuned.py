@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from onefit import _linalg
 from onefit._scoring import Pooled, check_scoring, row_losses
 from onefit._typing import Array, Index
-from onefit.blocks import ArrayRows, Rows
+from onefit.blocks import ArrayRows, Rows, RowSums
 from onefit.blocks.rows import SAMPLE, rows_of_sample
 from onefit.cost import is_tall
 from onefit.estimators.in_blocks import TunedOnRows, goes_in_passes, has_passes, tune_rows
@@ -214,7 +214,7 @@ class SelfTuned(Penalized):
     def _tune_in_blocks(self, sample: Sample, judgement: Judgement) -> None:
         y = sample.y if has_classes(self) else sample.target
         rows = ArrayRows(sample.X, y, sample.weights if sample.weighted else None, n_jobs=self.n_jobs)
-        found = tune_rows(self, rows) if has_passes(self) else tune_curved(self, rows)
+        found = tune_rows(self, rows, rows.total(RowSums.of)) if has_passes(self) else tune_curved(self, rows)
         self._take_rows(found)
         problem = self._problem(sample, float(found.path.strengths[found.path.best]), found.ratio)
         self._judge(sample, found.left_out(problem, rows, judgement))

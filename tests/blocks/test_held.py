@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
-from onefit import LogisticLOO, PoissonLOO
+from onefit import ElasticNetLOO, GeneralizedLinearLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.blocks import BlocksEstimate
 from onefit.estimators import of_sources
 from onefit.sources import ArraySource
@@ -105,3 +105,26 @@ def test_columns_that_do_not_vary_and_labels_that_are_none():
     for size in (30, of_sources.SAMPLE):
         with pytest.raises(ValueError, match="Unknown label type"):
             LogisticLOO().fit(ArraySource(np.ones((size, 2)), np.arange(size) % 2 + 0.5))
+
+
+@pytest.mark.parametrize("shape", [(40, 30), (60, 5), (150, 12), (20, 40)])
+@pytest.mark.parametrize("model", [RidgeLOO(), LassoLOO(), ElasticNetLOO()])
+def test_the_choice_of_squared_losses_is_that_of_arrays(model, shape):
+    """An ℓ2 part keeps another share without each row, which passes take to be the same of all."""
+    rng = np.random.default_rng(1)
+    X, weights = rng.normal(size=shape), rng.uniform(0.2, 2.0, shape[0])
+    weights[:3] = 0.0
+    y = X[:, 0] - 0.5 * X[:, 1] + rng.normal(size=shape[0])
+    arrays = clone(model).fit(X, y, sample_weight=weights)
+    source = clone(model).fit(ArraySource(X, y, weights, rows=17))
+    np.testing.assert_allclose(source.alphas_, arrays.alphas_, rtol=1e-9)
+    assert source.alpha_ == pytest.approx(arrays.alpha_, rel=1e-9)
+    np.testing.assert_allclose(source.coef_, arrays.coef_, rtol=1e-6, atol=1e-9)
+    assert source.loo_.value == pytest.approx(arrays.loo_.value, rel=1e-6)
+
+
+@pytest.mark.parametrize("eps", [2, 0.0, "a tenth"])
+def test_shares_of_a_strength_are_refused_by_name(eps):
+    X, y, _ = data("counts")
+    with pytest.raises(ValueError, match=r"eps must lie in \(0, 1\)"):
+        GeneralizedLinearLOO("poisson", "l1", eps=eps).fit(ArraySource(X, y))

@@ -329,3 +329,23 @@ def test_no_rows():
     ends = leave_out_along_path(_fit(_problem(Hinge())), np.empty(0, dtype=np.intp))
     assert ends.coef.shape == (P, 0)
     assert ends.solved.size == 0
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@every
+def test_far_columns_are_certified_by_what_rounding_leaves(loss, centred):
+    """Rows move off their kinks in a step where columns are far from zero, and nothing else tells."""
+    bounded = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(50, 4)) + (0.0 if centred else 2000.0)
+        score = X[:, 0] - 0.5 * X[:, 1] - (0.0 if centred else 1000.0) + rng.normal(size=50)
+        y = (score > 0).astype(float) if isinstance(loss, Hinge) else score
+        fit = _fit(Problem(loss, PLAIN, X, y, np.ones(50), np.array(False)))
+        step = leave_kinks_out(fit)
+        bounds = bound_of_patterns(fit, np.where(step.slack >= 1e-6, step.eta, np.nan))
+        for i in np.flatnonzero(np.isfinite(bounds) & (fit.gradient != 0)):
+            off = abs(without(fit, i).eta[i] - step.eta[i])
+            assert off <= 3.0 * bounds[i] + 1e-7
+            bounded += 1
+    assert bounded >= 3

@@ -227,3 +227,54 @@ def test_a_kernel_model_needs_a_penalty():
 def test_smooth_losses_are_refused():
     with pytest.raises(TypeError, match="Squared is not piecewise linear"):
         _solve(_problem(Squared()))
+
+
+# --- columns as they come -----------------------------------------------------------------------------------
+
+
+def _table_as_it_comes(seed, n=50):
+    """A year, an income, a share, an age, yes or no; and scores of these."""
+    rng = np.random.default_rng(seed)
+    columns = [
+        2000 + rng.integers(0, 20, n),
+        rng.lognormal(10, 1, n),
+        rng.random(n),
+        rng.integers(18, 80, n),
+        rng.integers(0, 2, n),
+    ]
+    X = np.column_stack(columns).astype(float)
+    score = (X - X.mean(axis=0)) / X.std(axis=0) @ [0.5, 1.0, -0.5, 0.3, 0.4]
+    return X, score + 0.5 * rng.standard_t(4, size=n)
+
+
+def _gap(fit):
+    """Duality gap, row by row (Fenchel and Young): the objective less its minimum."""
+    problem, loss = fit.problem, fit.problem.loss
+    eta = problem.linear_predictor(fit.coef, fit.intercept)
+    corners, slopes = loss.kinks(problem.y), loss.slopes(problem.y) * problem.weights[:, None]
+    gaps = np.full(len(eta), np.inf)
+    for k, at in enumerate(corners.T):
+        own = problem.weights * (loss.value(problem.y, eta) - loss.value(problem.y, at))
+        inside = (fit.gradient >= slopes[:, k] - 1e-9) & (fit.gradient <= slopes[:, k + 1] + 1e-9)
+        gaps = np.where(inside, np.minimum(gaps, own - fit.gradient * (eta - at)), gaps)
+    return gaps.sum()
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@every
+def test_columns_of_very_different_size(loss, fit_intercept):
+    """Coefficients have digits that duals have not, so that rows are on their kinks all the same."""
+    settled = 0
+    for seed in range(12):
+        X, y = _table_as_it_comes(seed)
+        y = y > 0 if isinstance(loss, Hinge) else y
+        own = Problem(loss, L2(1.0), X, y.astype(float), np.ones(len(y)), np.array(fit_intercept))
+        try:
+            fit = _solve(own)
+        except SolverError:
+            continue
+        settled += 1
+        assert abs(_gap(fit)) < 1e-9 * len(y)
+        eta = own.linear_predictor(fit.coef, fit.intercept)
+        np.testing.assert_allclose(eta[fit.pinned], fit.eta[fit.pinned], atol=1e-8)
+    assert settled >= 9

@@ -121,18 +121,19 @@ class Pinned(WrappedScalar):
             change[pin, place] = -slopes[place]
         return change
 
-    def amiss(self, rows: Index, gradient: Direction, beside: Array) -> Array:
+    def amiss(self, rows: Index, gradient: Direction | None, beside: Array) -> Array:
         """What is left of the conditions beyond ``solve`` makes of predictors of rows that leave: (r,).
 
         Parameters
         ----------
         rows : (r,) int array
-        gradient : Direction
+        gradient : Direction or None
             That is left without each row, along the last axis: a pinned row that leaves gives way to it.
         beside : (v, r) array
             How far pins are from where they are held.
         """
-        lifts, off, against = np.abs(self.lifted_rows[rows]), np.zeros(len(rows)), self.hold(gradient)
+        lifts, off = np.abs(self.lifted_rows[rows]), np.zeros(len(rows))
+        against = np.zeros_like(beside) if gradient is None else self.hold(gradient)
         for place in np.flatnonzero(np.isin(rows, self.pins)):
             pin = int(np.searchsorted(self.pins, rows[place]))
             lifts[place] = np.abs(self.tension[pin]) * self._steps[pin]

@@ -199,6 +199,11 @@ class _Moved(NamedTuple):
     gradient: Array  # (n, r), zero for the row that left
     share: Array  # (r,), of the penalty that left with the row
 
+    def of(self, which: Index) -> _Moved:
+        """Without some of the rows."""
+        coef, eta, gradient = (part[:, which] for part in (self.coef, self.eta, self.gradient))
+        return _Moved(self.rows[which], coef, eta, gradient, self.share[which])
+
 
 def bound_without(fit: Fit, eta: Array) -> Array:
     """How far left-out values may be off by rounding where one step is optimal, infinite elsewhere: (n,).
@@ -222,7 +227,8 @@ def bound_without(fit: Fit, eta: Array) -> Array:
         solves = _rows_stay(fit, moved) & _penalty_stays(fit, moved)
         if is_straight(fit) and not isinstance(problem.penalty, SeparablePenalty):
             solves = _determined(fit, moved, solves)
-        bounds[some] = np.where(solves, _left_by_rounding(fit, eta, curvature, moved), np.inf)
+        solved = np.flatnonzero(solves)
+        bounds[some[solved]] = _left_by_rounding(fit, eta, curvature, moved.of(solved))
     return bounds
 
 
@@ -232,10 +238,12 @@ def _left_by_rounding(fit: Fit, eta: Array, curvature: Curvature, moved: _Moved)
     None where it is beside the largest predictor as rounding is.
     """
     problem, rows, own = fit.problem, moved.rows, (moved.rows, np.arange(len(moved.rows)))
-    coef, level = problem.gradient_of(moved.gradient)
-    penalty = fit.tangent.gradient[:, None] + fit.tangent.curve(moved.coef - fit.coef[:, None])
-    left = Direction(fit.tangent.part_along(coef + (1.0 - moved.share) * penalty), level)
-    off = np.abs(curvature.predict(curvature.solve(left))[own])
+    off, left = np.zeros(len(rows)), None
+    if _linalg.has_columns(problem.X):  # duals are the coefficients of a kernel
+        coef, level = problem.gradient_of(moved.gradient)
+        penalty = fit.tangent.gradient[:, None] + fit.tangent.curve(moved.coef - fit.coef[:, None])
+        left = Direction(fit.tangent.part_along(coef + (1.0 - moved.share) * penalty), level)
+        off += np.abs(curvature.predict(curvature.solve(left))[own])
     if isinstance(curvature, Pinned):
         beside = moved.eta - fit.eta[:, None]  # of pins, which are on their kinks in the fit
         beside += (problem.linear_predictor(fit.coef, fit.intercept) - fit.eta)[:, None]

@@ -356,8 +356,8 @@ def _owed_by_remnants(fit: Fit, norms: Array) -> Array:
     """What the ridge part owes where solvers take a coefficient for zero, as ``STATIONARY`` counts: (p,)."""
     largest = float(np.abs(fit.coef * norms).max(initial=0.0))
     owed = SNAP / STATIONARY * largest * fit.problem.penalty.ridge(fit.coef.shape)
-    with np.errstate(over="ignore"):  # where a column is next to nothing
-        return owed / np.maximum(norms, TINY)
+    with np.errstate(over="ignore"):  # where a column is next to nothing; one of zeros owes none
+        return np.divide(owed, norms, out=np.zeros_like(norms), where=norms > 0)
 
 
 def travelled(fit: Fit, eta: Array, held: Array) -> Array:

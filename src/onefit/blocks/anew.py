@@ -90,7 +90,7 @@ class DoubtfulRows:
         priorities = sizes / (1.0 - lots.random(len(y)))
         kept = held[np.argsort(-priorities[held], kind="stable")[:most]]
         X = np.subtract(dense(block.X[kept]), centre, dtype=np.float64)
-        weights = np.ones(len(y)) if block.weights is None else block.weights
+        weights = block.row_weights
         own = (part[kept] for part in (y, weights, losses, sizes, priorities))
         return cls(most, float(sizes.sum()), X, *own)
 

@@ -28,12 +28,12 @@ from onefit.blocks.patterns import Patterns
 from onefit.blocks.rows import Block, Largest, Rows
 from onefit.blocks.step import Left, StepPath
 from onefit.blocks.sums import RowSums
-from onefit.leave_out.prove import radius
+from onefit.leave_out.prove import Widths
 from onefit.leave_out.rescaling import Spread
-from onefit.leave_out.step_bounds import bent
+from onefit.leave_out.step_bounds import radius_of_step
 from onefit.losses import Squared
 from onefit.metrics import SquaredError
-from onefit.numerics import LARGEST_EXPONENT, LEAST_SLACK, ON_BOUND, rounding_of_slack
+from onefit.numerics import LEAST_SLACK, ON_BOUND, rounding_of_slack
 from onefit.penalties import L2, ElasticNet
 
 
@@ -339,10 +339,7 @@ class ChosenStrength:
             checked = self.pattern.check(X, own, slope, hessian, shares)
         slack = 1.0 - hessian * checked.forms
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            widest = np.sqrt(self.widest / slack)
-            length = norm + checked.moved
-            bend = bent(np.minimum(R * widest * length, LARGEST_EXPONENT))
-            residual = checked.residual + (bend * spread.high + spread.off) * length
-            within = radius(R, residual, widest * length, widest, spread.low)
+            widths = Widths.of(np.sqrt(self.widest / slack))
+            within = radius_of_step(R, norm + checked.moved, widths, spread, checked.residual)
             found = checked.off + np.sqrt(checked.forms / slack) * within
         return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)

@@ -124,7 +124,7 @@ def _written(classes: Any | None, *, y: Any, predictions: Array, **others: Array
 def _read(block: Block, metric: LinearMetric) -> tuple[Array, Array]:
     """Target and weights of a block."""
     target = np.asarray(metric.target(block.y), dtype=np.float64)
-    return target, np.ones(len(target)) if block.weights is None else block.weights
+    return target, block.row_weights
 
 
 @final

@@ -199,7 +199,7 @@ class LeftOutPath:
         """Solve rows at strengths at which they have not been."""
         part = known.part
         Z, y = centred_columns(part.X, self.means, slice(None)), part.y - self.y_mean
-        weights = np.ones(len(y)) if part.weights is None else part.weights
+        weights = part.row_weights
         if known.residuals is known.by_formula:
             known.residuals = known.by_formula.copy()
         for at, patterns, are_all in self.exactly[known.rounds :]:
@@ -220,7 +220,7 @@ class LeftOutPath:
         """Left-out residuals y − η̃ of a piece in the cache, as if no sign changed, and 1 − w h: (J, b)."""
         Z = centred_columns(part.X, self.means, self._order)
         beta, drift = self.coefs[self._order, self.reference], self.drifts[self._order, self.reference]
-        weights = np.ones(len(part.y)) if part.weights is None else part.weights
+        weights = part.row_weights
         own = part.y - self.y_mean - beta @ Z - weights * (drift @ Z)
         Z, weights = Z.astype(self._kind, copy=False), weights.astype(self._kind, copy=False)
         apart = self._apart(Z, weights)

@@ -78,7 +78,7 @@ def pieces(block: Block, metric: LinearMetric, centre: Array) -> Iterator[tuple[
     """Cut a block into pieces that stay in cache: X less the centre, y as the loss takes it, and weights."""
     for part in block.parts():
         target = np.asarray(metric.target(part.y), dtype=np.float64)
-        weights = np.ones(len(target)) if part.weights is None else part.weights
+        weights = part.row_weights
         yield np.subtract(part.X, centre, dtype=np.float64), target, weights
 
 

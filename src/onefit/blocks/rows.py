@@ -75,6 +75,11 @@ class Block(NamedTuple):
     y: Array
     weights: Array | None = None
 
+    @property
+    def row_weights(self) -> Array:
+        """Weight of each row: (b,)."""
+        return np.ones(len(self.y)) if self.weights is None else self.weights
+
     def cut(self, size: int) -> Iterator[Block]:
         """Cut into blocks of so many rows."""
         X = self.X.tocsr() if sp.issparse(self.X) else self.X
@@ -316,7 +321,7 @@ def summarise(block: Block, *, classes: bool, power: float | None = None) -> Sum
 
 def _of_piece(block: Block, classes: bool, power: float | None) -> Summary:
     X = np.asarray(block.X, dtype=np.float64)
-    weights = np.ones(len(X)) if block.weights is None else block.weights
+    weights = block.row_weights
     total = float(weights.sum())
     means = weights @ X / total if total > 0 else X.mean(axis=0)
     y = np.asarray(block.y)

@@ -182,7 +182,7 @@ class _Pile:
 
     def add(self, part: Block) -> None:
         X, y = np.subtract(part.X, self.means, dtype=np.float64), _responses(part) - self.y_means
-        weights = np.ones(len(y)) if part.weights is None else part.weights
+        weights = part.row_weights
         self.count += int(np.count_nonzero(weights))
         self.weight += float(weights.sum())
         self.square_weight += float(weights @ weights)

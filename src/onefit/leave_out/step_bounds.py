@@ -16,18 +16,20 @@ from onefit.numerics import LARGEST_EXPONENT, LEAST_SLACK, TINY, length_of
 PASSES = 3.0  # over all pairs of rows, each as long as so many functions
 
 
-def radius_of_step(R: float, norm: Array, widths: Widths, spread: Spread) -> Array:
+def radius_of_step(
+    R: float, norm: Array, widths: Widths, spread: Spread, beside: Array | float = 0.0
+) -> Array:
     """Bound of ‖θ̃ − θ⁽ᴳ⁾‖_A for one Newton step of length ``norm`` in A: (f,).
 
     No row moves by more than its own norm times that, which bounds ρ and, by e^t − 1 − t, the gradient that
-    is left.
+    is left, ``beside`` one of some norm that the step leaves itself.
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         travelled = widths.near * norm
         left = bent(np.minimum(R * travelled, LARGEST_EXPONENT))
         if widths.far.size:
             left += widths.share * bent(np.minimum(R * widths.all * norm, LARGEST_EXPONENT))
-        residual = (left * spread.high + spread.off) * norm
+        residual = beside + (left * spread.high + spread.off) * norm
     return radius(R, residual, travelled, widths.near, spread.low * widths.kept)
 
 

@@ -264,17 +264,11 @@ def _gap(fit):
 @every
 def test_columns_of_very_different_size(loss, fit_intercept):
     """Coefficients have digits that duals have not, so that rows are on their kinks all the same."""
-    settled = 0
     for seed in range(12):
         X, y = _table_as_it_comes(seed)
         y = y > 0 if isinstance(loss, Hinge) else y
         own = Problem(loss, L2(1.0), X, y.astype(float), np.ones(len(y)), np.array(fit_intercept))
-        try:
-            fit = _solve(own)
-        except SolverError:
-            continue
-        settled += 1
+        fit = _solve(own)
         assert abs(_gap(fit)) < 1e-9 * len(y)
         eta = own.linear_predictor(fit.coef, fit.intercept)
         np.testing.assert_allclose(eta[fit.pinned], fit.eta[fit.pinned], atol=1e-8)
-    assert settled >= 9

@@ -407,8 +407,7 @@ def test_named_risks_are_as_exact_as_asked_for():
     X, y = load_breast_cancer(return_X_y=True)
     X, y = scale(X)[:200, :10], y[:200]
     model = LogisticRegression(C=1e3, tol=1e-10, max_iter=5000).fit(X, y)
-    found = {
-        error: onefit.evaluate(model, X, y, onefit.risk.LeaveOneOut(), max_error=error) for error in (0.1, 0.0)
-    }
+    risk = onefit.risk.LeaveOneOut()
+    found = {error: onefit.evaluate(model, X, y, risk, max_error=error) for error in (0.1, 0.0)}
     assert found[0.0].approx_error < found[0.1].approx_error <= 0.1 * found[0.1].std_error
     assert abs(found[0.1].value - found[0.0].value) <= found[0.1].approx_error

@@ -14,7 +14,7 @@ import onefit
 from onefit.cli import files, intervals, run, saved
 from onefit.cli.judged import LeftOutTable
 from onefit.cli.progress import Progress
-from onefit.cli.words import with_error
+from onefit.risk.presentation import with_error
 
 
 def table(n=60, seed=0):
@@ -312,7 +312,7 @@ class TestGroupsOfASavedModel:
         pipeline = saved.load(str(done / "full"))
         est = onefit.loo(pipeline, frame[["x", "z", "place"]], frame["y"], groups=frame["who"].to_numpy())
         assert "each of the 10 who left out with all its rows" in out
-        assert f"{est.value:.6g}" in out
+        assert with_error(est.value, est.std_error) in out
 
 
 class TestProgress:

@@ -28,9 +28,10 @@ from onefit.cli.trust import (
     is_raised,
     strengths,
 )
-from onefit.cli.words import aligned, columns, describe, in_units, lines, verdict, with_error
+from onefit.cli.words import aligned, columns, describe, in_units, lines, verdict
 from onefit.estimators import LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 from onefit.risk.audit import Audit
+from onefit.risk.presentation import with_error
 from onefit.risk.sampled import SampledPredictions
 
 EVIL = "<script>alert('x')</script>"
@@ -193,7 +194,7 @@ class TestWords:
         frame = numbers()
         perfect = compare([RidgeLOO()], frame.assign(a=frame["y"] + 1.0), "y")
         assert any(
-            "Does a column contain the target" in line and "those of a" in line for line in cautions(perfect)
+            "Does a column contain the target" in line and "that of a;" in line for line in cautions(perfect)
         )
 
     def test_too_good_for_classes(self):
@@ -389,7 +390,7 @@ class TestAudit:
     def test_page(self, regression):
         audit = audit_of(regression.best.estimate, 0.05, 0.1)
         page = render(replace(regression, audit=audit), "0")
-        assert "<span>audited, 95 %</span>" in page
+        assert "<span>by refits, 95 % of all refits</span>" in page
         assert "only the refits of the audit repeat it" in page
         assert not any("only the refits" in line for line in cautions(regression))
 

@@ -23,7 +23,7 @@ from onefit.leave_out.draws import NEGLIGIBLE, Draw, spread, unseen
 from onefit.metrics import LinearMetric
 from onefit.numerics import CONFIDENCE, EXACT, KNOWN, TINY, UNRELIABLE, resolution
 from onefit.risk.estimate import RiskEstimate
-from onefit.risk.presentation import trust
+from onefit.risk.presentation import trust, with_error
 
 
 @final
@@ -160,7 +160,7 @@ class BlocksEstimate:
     >>> y = X[:, 0] + rng.normal(size=1000)
     >>> source = onefit.sources.ArraySource(X, y, rows=300)
     >>> print(onefit.loo(Ridge(1.0).fit(X, y), source))
-    leave-one-out squared error  1.01874 ± 0.044
+    leave-one-out squared error  1.019 ± 0.044
     rows                         1000
     effective df                 3.997
     largest leverage             0.0177
@@ -236,13 +236,13 @@ class BlocksEstimate:
 
     def __repr__(self) -> str:
         return (
-            f"<BlocksEstimate: {self.loss_name} {self.value:.4g} ± {self.std_error:.2g}, {self.n_rows} rows, "
-            f"{self.guarantee}>"
+            f"<BlocksEstimate: {self.loss_name} {with_error(self.value, self.std_error)}, "
+            f"{self.n_rows} rows, {self.guarantee}>"
         )
 
     def __str__(self) -> str:
         lines = [
-            (f"leave-one-out {self.loss_name}", f"{self.value:.6g} ± {self.std_error:.2g}"),
+            (f"leave-one-out {self.loss_name}", with_error(self.value, self.std_error)),
             ("rows", f"{self.n_rows}"),
             ("effective df", f"{self.effective_df:.4g}"),
             ("largest leverage", f"{self.largest_leverage:.3g}"),

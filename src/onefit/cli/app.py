@@ -171,7 +171,11 @@ def main() -> None:
 @click.option(
     "--keep", multiple=True, metavar=COLUMN, help="Column to keep though it looks like an identifier."
 )
-@_audit_option(None, "Check the chosen model by M refits, preprocessing and all; 10 if missing, 0 for none.")
+@_audit_option(
+    None,
+    "Check the chosen model by M refits, preprocessing and all; 0 for none; if missing, 10, or none where "
+    "--groups or --time refit it anyway.",
+)
 @click.option("--out", metavar="DIR", help="Folder for the model, coefficients, predictions and report.")
 @click.option(
     "--memory-limit",

@@ -14,8 +14,9 @@ import pandas as pd
 from onefit._typing import Array
 from onefit.cli.errors import RowError, TableError
 from onefit.cli.printed import say
-from onefit.cli.words import aligned, with_error
+from onefit.cli.words import aligned
 from onefit.risk.means import clustered, mean_and_error
+from onefit.risk.presentation import with_error
 
 NEEDED = ("summary.json", "predictions.csv")
 A_RESULT = "name a folder that onefit tune --out has made"
@@ -47,7 +48,7 @@ def compare_folders(places: tuple[str, ...]) -> None:
     found = [read_result(place) for place in places]
     if len(found) < 2:
         raise TableError(f"name at least two folders: there is none to compare {places[0]} with")
-    _check_alike(found)
+    alike = _are_left_out_alike(found)
     common = reduce(pd.Index.intersection, [one.rows.index for one in found])
     if len(common) < 2:
         raise TableError(f"{places[0]} and {places[1]} have {len(common)} rows in common: nothing to compare")
@@ -66,7 +67,7 @@ def compare_folders(places: tuple[str, ...]) -> None:
     say(f"{found[0].about['target']}: left-out {loss_name} on {len(common)} common rows")
     lines = [
         [
-            "*" if one.name == best else "",
+            "*" if one.name == best and alike else "",
             one.name,
             one.about["best"],
             one.about["column"] or one.about["left_out"],
@@ -76,6 +77,13 @@ def compare_folders(places: tuple[str, ...]) -> None:
         for one in found
     ]
     say(aligned(["", "folder", "model", "left out", loss_name, "above the best"], lines, left=4))
+    if not alike:
+        ways = "; ".join(f"{one.name} by {one.about['column'] or one.about['left_out']}" for one in found)
+        say(
+            f"Not to be compared: rows were left out in different ways ({ways}), and the risks answer "
+            "different questions. Tune all with the same --groups or --time."
+        )
+        return
     tied = [name for name, (more, error) in above.items() if name != best and more < 2.0 * error]
     unsure = f"{best} has the smallest risk; {' and '.join(tied)} cannot be told apart from it by these rows."
     say(unsure if tied else f"{best} is clearly better.")
@@ -127,7 +135,14 @@ def _parts(found: list[Result], common: Any) -> Any | None:
     return known[0] if known else None
 
 
-def _check_alike(found: list[Result]) -> None:
+def _are_left_out_alike(found: list[Result]) -> bool:
+    """Whether rows were left out in the same way, of the same target and by the same loss.
+
+    Raises
+    ------
+    TableError
+        If target or loss differ.
+    """
     first = found[0]
     for one in found[1:]:
         for key in ("target", "loss"):
@@ -136,8 +151,7 @@ def _check_alike(found: list[Result]) -> None:
                     f"{first.name} and {one.name} differ in their {key}, {first.about[key]!r} and "
                     f"{one.about[key]!r}: they cannot be compared"
                 )
-    if len({one.about["left_out"] for one in found}) > 1:
-        say("note: rows were left out in different ways, so the risks answer different questions")
+    return len({(one.about["left_out"], one.about["column"]) for one in found}) == 1
 
 
 def _check_target(found: list[Result], common: Any) -> None:

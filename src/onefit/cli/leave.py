@@ -39,6 +39,12 @@ def loo_file(
             est = loo(pipeline, frame, table.y, table.weights, groups, exact=exact, audit=audit, rng=0)
         for note in source.notes:
             say(f"note: {note}")
+        together = saved.card_of(pipeline).get("together")
+        if together and table.groups is None:
+            say(
+                f"note: this model was tuned for {together}, and single rows are easier to predict: leave "
+                "out together what belongs together by --groups COLUMN"
+            )
         if table.groups is not None:
             say(f"each of the {table.groups.nunique()} {table.groups.name} left out with all its rows")
         say(est)

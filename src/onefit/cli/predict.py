@@ -108,7 +108,9 @@ def _interval(
 def _made_up(pipeline: Any, frame: pd.DataFrame, card: dict[str, Any]) -> Iterator[str]:
     """One line each for missing values, and for levels of text that the model has never seen."""
     trained = card.get("missing", {})
-    gaps = {name: int(count) for name, count in frame.isna().sum().items() if count}
+    texts = {name for name in frame.columns if frame[name].dtype == object and trained.get(name)}
+    counts = frame.drop(columns=list(texts)).isna().sum()  # in text a gap is a level of its own
+    gaps = {name: int(count) for name, count in counts.items() if count}
     if gaps:
         new = [name for name in gaps if trained and not trained.get(name)]
         never = f"; never missing where the model was fitted: {listed(new, 8)}" if new else ""

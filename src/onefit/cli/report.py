@@ -14,6 +14,7 @@ from onefit.cli.comparison import Ranking
 from onefit.cli.judged import class_numbers
 from onefit.cli.pictures import pictures
 from onefit.displays import curves
+from onefit.risk.presentation import with_error
 
 MOST_COEFFICIENTS = 40  # that are listed; all are in coefficients.csv
 
@@ -56,6 +57,7 @@ def render(comparison: Ranking, version: str) -> str:
     return environment.get_template("report.html.j2").render(
         table=comparison.table,
         version=version,
+        how="by leave-one-out" if comparison.cuts is None else f"for {comparison.cuts.words}",
         sentence=words.describe(comparison),
         verdict=words.verdict(comparison),
         doubts=list(trust.doubts(comparison)),
@@ -79,7 +81,7 @@ def _tiles(comparison: Ranking) -> list[tuple[str, str]]:
     return [
         ("best model", f"{best.name}, {best.chosen}"),
         *((f"left-out {score.name}", words.scored(score)) for score in scores),
-        (f"left-out {comparison.loss_name}", words.with_error(*best.risk)),
+        (f"left-out {comparison.loss_name}", with_error(*best.risk)),
         *_rarest(comparison),
         *_checked(comparison),
         ("effective df", f"{best.estimate.effective_df:.1f}"),
@@ -102,13 +104,14 @@ def _checked(comparison: Ranking) -> list[tuple[str, str]]:
     if comparison.cuts is None and trust.is_raised(best):
         found.append((f"corrected{of_which} for the choice", trust.corrected(best)))
     if audit is not None:
-        found.append((f"audited{of_which}, 95 %", trust.interval(audit)))
+        found.append((f"by refits{of_which}, 95 % of all refits", trust.interval(audit)))
     return found
 
 
 def _models(comparison: Ranking) -> ReportTable:
+    over = "rows" if comparison.cuts is None or comparison.cuts.clusters is None else comparison.cuts.column
     note = (
-        "± is one standard error over rows; “above the best” has that of the paired difference.  df: "
+        f"± is one standard error over {over}; “above the best” has that of the paired difference.  df: "
         "effective degrees of freedom."
     )
     return ReportTable(words.columns(comparison), words.lines(comparison), 3, note)
@@ -120,7 +123,10 @@ def _coefficients(comparison: Ranking) -> ReportTable | None:
         return None
     header, lines = words.coefficient_lines(comparison, MOST_COEFFICIENTS)
     more = len(found.kept) - len(lines)
-    of_what = "log-odds" if comparison.table.is_classification else comparison.table.target
+    of_what = comparison.table.target
+    if comparison.table.is_classification:
+        own = f" of {of_what} = {comparison.classes[1]}" if len(comparison.classes) == 2 else ""
+        of_what = f"log-odds{own}, which a number above zero makes more likely,"
     rest = f" {more} smaller ones are in coefficients.csv." if more > 0 else ""
     note = (
         f"{of_what} by unit of the column, ± jackknife error, {found.by}. Of one sd: effect of one standard "

@@ -34,6 +34,7 @@ from onefit.cli.reading import PARQUET, Format, head_of, separator_of
 from onefit.cli.table import Roles
 from onefit.cli.target import guess_task
 from onefit.cli.tuning import Told
+from onefit.risk.presentation import with_error
 from onefit.sources.table import TableSource, is_number
 
 FILES = ("model.skops", "coefficients.csv", "predictions.parquet", "summary.json")
@@ -222,7 +223,7 @@ def _tell(tuned: Tuned, source: str, count: int) -> None:
     best = tuned.best.loo_
     say(f"{source}: {count:,} rows, {len(tuned.names)} columns, {tuned.task}; read in passes over the rows")
     lines = [
-        (name, families.chosen(model), f"{model.loo_.value:.6g} ± {model.loo_.std_error:.2g}")
+        (name, families.chosen(model), with_error(model.loo_.value, model.loo_.std_error))
         for name, model in tuned.models.items()
     ]
     say("\n" + words.aligned(("model", "chosen", f"left-out {best.loss_name}"), lines, left=2) + "\n")

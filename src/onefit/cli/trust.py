@@ -7,14 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from onefit.cli.comparison import Ranking, Suspicion, TunedModel
-from onefit.cli.words import MOST_DIGITS, constant_name, new_rows, number, scored, with_error
+from onefit.cli.words import constant_name, new_rows, number, scored
 from onefit.displays.strengths import strengths_of
 from onefit.numerics import EXACT
 from onefit.risk.audit import Audit
 from onefit.risk.estimate import RiskEstimate
+from onefit.risk.presentation import MOST_DIGITS, with_error
 
 HIGH_LEVERAGE = 0.8  # a row that determines most of its own fit
 SUSPICIOUS = 0.999  # share of the loss of a constant that a model explains
+TELLING = 0.1  # of the largest effect: columns below it do not contain the target by themselves
 RARE = 0.1  # share of rows in all but one class, below which accuracy says little
 
 
@@ -124,7 +126,8 @@ def about_audit(comparison: Ranking) -> Iterator[str]:
         yield (
             f"Audit of {best.name}: left-out {comparison.audited_loss[0]} {interval(audit)}{sure}{new} by "
             f"{number(audit.m, 'refit')} of the model with its preprocessing{failed}; {before} gave "
-            f"{audit.approximate:.4g}."
+            f"{audit.approximate:.4g}. The interval is for refits without every row in turn; how far new "
+            "data may be from that is the ± of the table."
         )
 
 
@@ -189,7 +192,7 @@ def _about_the_best(comparison: Ranking) -> Iterator[str]:
             f"{comparison.score('accuracy'):.3f} says little, as always {usual} has {shares.max():.3f}; "
             "look at average precision and thresholds."
         )
-    if comparison.cuts is None and len(comparison.classes) == 2:
+    if comparison.cuts is None and len(comparison.classes) > 1:
         yield from _about_ranks(comparison)
     if comparison.cuts is None and comparison.best.estimate.flagged.size:
         yield _about_flagged(comparison.best.estimate)
@@ -197,9 +200,10 @@ def _about_the_best(comparison: Ranking) -> Iterator[str]:
 
 def _about_too_good(comparison: Ranking) -> str:
     best, loss_name = comparison.best, comparison.loss_name
-    sizes = np.abs(np.atleast_2d(best.model.coef_)).max(axis=0)
-    largest = [k for k in np.argsort(-sizes, kind="stable")[:3] if sizes[k] > 0]
-    names = [comparison.feature_names[k] for k in largest]
+    kept = comparison.coefficients.kept
+    telling = np.abs(kept["effect"]) >= TELLING * np.abs(kept["effect"]).max()
+    columns = [str(name).partition("=")[0] for name in kept["feature"][telling]]
+    names = list(dict.fromkeys(columns))[:3]
     which = f"coefficient is that of {names[0]}"
     if len(names) > 1:
         which = f"coefficients are those of {', '.join(names)}"
@@ -219,7 +223,7 @@ def _about_ranks(comparison: Ranking) -> Iterator[str]:
             "An AUC below 0.5 is what leaving out makes of a model that tells nothing: without a row its "
             "class is a little rarer, and the row is ranked the wrong way."
         )
-    elif 0.5 * alike > area.std_error:
+    elif len(comparison.classes) == 2 and 0.5 * alike > area.std_error:
         yield (
             f"In {alike:.0%} of the pairs of a row of each class both have the same features. Leaving one "
             f"out may rank them the wrong way, which takes up to {0.5 * alike:.2g} off the AUC."
@@ -259,9 +263,7 @@ def _about_ties(comparison: Ranking) -> Iterator[str]:
 
 
 def _about_counts(comparison: Ranking) -> Iterator[str]:
-    if comparison.table.task == "counts" and comparison.best.estimate.loss_name != "deviance":
-        below = int(np.count_nonzero(comparison.best.judged.predictions < 0))
-        yield (
-            f"{comparison.best.name} may predict negative counts (here for {below} rows); --model poisson "
-            "never does."
-        )
+    best = comparison.best
+    below = int(np.count_nonzero(best.judged.predictions < 0))
+    if comparison.table.task == "counts" and best.estimate.loss_name != "deviance" and below:
+        yield f"{best.name} predicts negative counts for {number(below, 'row')}; --model poisson never does."

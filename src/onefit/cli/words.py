@@ -8,26 +8,13 @@ import numpy as np
 
 from onefit.cli.comparison import PRECISION, Ranking, Score, Suspicion, TunedModel
 from onefit.cli.table import FEW_ROWS
+from onefit.risk.presentation import with_error
 
 WAYS = {"groups": "groups, left out together", "time": "predicting later rows from earlier ones"}
 KNOWN = {"groups": " of the other rows", "time": " of the rows before"}  # what a constant is made of
-MOST_DIGITS = 6  # before or after the decimal point, that an error leaves out: then numbers have exponents
-ROUNDING = 1e-14  # share of a value below which its standard error is rounding
 
 
 # --- numbers and tables ----------------------------------------------------------------------------
-
-
-def with_error(value: float, error: float) -> str:
-    """Write a number to the precision that its standard error, to two digits, allows."""
-    if not (np.isfinite(error) and np.isfinite(value) and error > ROUNDING * abs(value)):
-        return f"{value:.4g}"
-    decimals = 1 - int(np.floor(np.log10(error)))
-    if abs(decimals) > MOST_DIGITS:
-        return f"{value:.4g} ± {error:.2g}"
-    if decimals < -2:  # 65077165 ± 2388208 says no more than 65100000 ± 2400000
-        value, error = round(value, decimals), round(error, decimals)
-    return f"{value:.{max(decimals, 0)}f} ± {error:.{max(decimals, 0)}f}"
 
 
 def scored(score: Score) -> str:

@@ -17,7 +17,7 @@ from onefit.exceptions import UnreliableWarning
 from onefit.numerics import UNRELIABLE
 from onefit.risk.audit import Audit
 from onefit.risk.means import mean_and_error
-from onefit.risk.presentation import FEW, confidence_interval, effective_rows, table, trust
+from onefit.risk.presentation import FEW, confidence_interval, effective_rows, table, trust, with_error
 from onefit.risk.sampled import SampledPredictions
 
 
@@ -201,7 +201,7 @@ class LeftOutLosses(ABC):
     def __repr__(self) -> str:
         audited = "" if self.audit is None else f", audited {self.audit.short}"
         return (
-            f"<{type(self).__name__}: {self.loss_name} {self.value:.4g} ± {self.std_error:.2g}, "
+            f"<{type(self).__name__}: {self.loss_name} {with_error(self.value, self.std_error)}, "
             f"{len(self.losses)} rows, {self._standing()[0]}{audited}>"
         )
 
@@ -218,13 +218,16 @@ class LeftOutLosses(ABC):
         """Names and values of a table."""
         guarantee, error, remedy = self._standing()
         rows = [
-            (self._title, f"{self.value:.6g} ± {self.std_error:.2g}"),
+            (self._title, with_error(self.value, self.std_error)),
             ("rows", f"{len(self.losses)}"),
             *self._facts(),
         ]
         if self.audit is not None:
             rows.append(("audited" if self.audit.agrees else "audited, 95 %", str(self.audit)))
-        rows.append(("trust", trust(guarantee, error, remedy, noted=bool(self.notes))))
+        said = trust(guarantee, error, remedy, noted=bool(self.notes))
+        if self.audit is not None and self.audit.excludes(self.value, self.std_error):
+            said = f"do not use this value: refits of the whole model say {self.audit.short}"
+        rows.append(("trust", said))
         if effective_rows(len(self.losses), self._weights) < FEW:
             low, high = self.confidence_interval()
             rows.append(("95 %, few rows", f"{low:.3g} … {high:.3g}"))

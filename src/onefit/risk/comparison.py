@@ -13,7 +13,7 @@ from scipy.stats import t as student
 from onefit._typing import Array
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.means import mean_and_error
-from onefit.risk.presentation import frame
+from onefit.risk.presentation import frame, with_error
 
 HEAD = ("risk", "std_error", "difference", "difference_error", "p_better")
 
@@ -61,7 +61,7 @@ class Comparison:
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [
-            (name, f"{risk:.5g}", f"{error:.2g}", f"{rise:.3g}", f"{paired:.2g}", f"{sure:.1%}")
+            (name, *_cells(risk, error), *_cells(rise, paired), f"{sure:.1%}")
             for name, risk, error, rise, paired, sure in zip(
                 self.names,
                 self.risk,
@@ -86,6 +86,12 @@ class Comparison:
         rows = [("", *HEAD), *self._rows()]
         cells = ["".join(f"<td>{escape(text)}</td>" for text in row) for row in rows]
         return "<table>" + "".join(f"<tr>{row}</tr>" for row in cells) + "</table>"
+
+
+def _cells(value: float, error: float) -> tuple[str, str]:
+    """A number and its error, to the digits that the error leaves."""
+    cell, _, of_error = with_error(value, error).partition(" ± ")
+    return cell, of_error or "0"
 
 
 def compare(*models: Any, names: Sequence[str] | None = None, **named: Any) -> Comparison:

@@ -12,6 +12,8 @@ from scipy.stats import t as student
 
 from onefit._typing import Array
 
+MOST_DIGITS = 6  # before or after the decimal point, that an error leaves out: then numbers have exponents
+ROUNDING = 1e-14  # share of a value below which its standard error is rounding
 FEW = 30  # rows below which a result says what its error is worth
 TRUST = {
     "exact": "exact: what refitting without each would give",
@@ -19,6 +21,18 @@ TRUST = {
     "sampled": "within {error:.2g} of refitting without each (95 %, from refits of a few rows)",
     "rough": "rough: some rows could not be checked{remedy}",
 }
+
+
+def with_error(value: float, error: float) -> str:
+    """Write a number to the precision that its standard error, to two digits, allows."""
+    if not (np.isfinite(error) and np.isfinite(value) and error > ROUNDING * abs(value)):
+        return f"{value:.4g}"
+    decimals = 1 - int(np.floor(np.log10(error)))
+    if abs(decimals) > MOST_DIGITS:
+        return f"{value:.4g} ± {error:.2g}"
+    if decimals < -2:  # 65077165 ± 2388208 says no more than 65100000 ± 2400000
+        value, error = round(value, decimals), round(error, decimals)
+    return f"{value:.{max(decimals, 0)}f} ± {error:.{max(decimals, 0)}f}"
 
 
 def confidence_interval(

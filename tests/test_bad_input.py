@@ -413,3 +413,10 @@ def test_targets_that_are_none_are_named(shape):
     for call in (onefit.LassoLOO().fit, partial(onefit.loo, fitted)):
         with pytest.raises(ValueError, match="y holds None in row 7: leave out rows without a target"):
             call(X, y)
+
+
+def test_numbers_that_are_hardly_classes_are_named():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(66, 1)), np.repeat(np.arange(22.0), 3)
+    with pytest.warns(onefit.UnreliableWarning, match="y has 22 different numbers in 66 rows"):
+        onefit.GeneralizedLinear("multinomial", "l2").fit(X, y)

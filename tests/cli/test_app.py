@@ -260,6 +260,38 @@ class TestAudit:
         assert capsys.readouterr().err == "onefit: warning: ridge: rows to look at\n"
 
 
+class TestCategories:
+    """Whole numbers that are codes."""
+
+    @pytest.mark.parametrize("ending", ["csv", "parquet"])
+    def test_each_is_a_level(self, ending, tmp_path, capsys):
+        rng = np.random.default_rng(0)
+        frame = pd.DataFrame({"x": rng.normal(size=90), "code": rng.integers(1, 4, 90)})
+        frame["y"] = frame["x"] + np.array([0.0, 10.0, -3.0])[frame["code"] - 1] + rng.normal(size=90)
+        file = tmp_path / f"t.{ending}"
+        frame.to_csv(file, index=False) if ending == "csv" else frame.to_parquet(file)
+        model, new = str(tmp_path / "o" / "model.skops"), str(tmp_path / "p.csv")
+        assert run(["tune", str(file), "--target", "y", "--audit", "0"]) == 0
+        out = capsys.readouterr().out
+        assert "code: whole numbers from 0 or 1 on, read as a quantity; --category COLUMN" in out
+        asked = ["--category", "code", "--audit", "0", "--out", str(tmp_path / "o")]
+        assert run(["tune", str(file), "--target", "y", *asked]) == 0
+        out = capsys.readouterr().out
+        assert "code=3" in out
+        assert "read as a quantity" not in out
+        assert run(["predict", model, str(file), "--out", new]) == 0
+        assert np.corrcoef(pd.read_csv(new)["prediction"], frame["y"])[0, 1] > 0.95
+
+    @pytest.mark.parametrize(
+        ("named", "said"), [("z", "there is no column 'z'"), ("y", "'y' holds fractions or dates")]
+    )
+    def test_what_is_none(self, named, said, house, capsys):
+        table = pd.read_csv(house).assign(y=np.linspace(0.1, 0.9, len(pd.read_csv(house))))
+        table.to_csv(house, index=False)
+        assert run(["tune", str(house), "--target", "price", "--category", named]) == 2
+        assert said in capsys.readouterr().err
+
+
 class TestLoo:
     @pytest.fixture
     def model(self, house, tmp_path, capsys):

@@ -138,11 +138,16 @@ GROUPS = click.option("--groups", metavar=COLUMN, help="Column whose rows of the
 
 
 def _format(
-    sep: str | None, decimal: str | None, thousands: str | None, encoding: str | None, day_first: bool | None
+    sep: str | None,
+    decimal: str | None,
+    thousands: str | None,
+    encoding: str | None,
+    day_first: bool | None,
+    codes: tuple[str, ...] = (),
 ) -> Any:
     from onefit.cli.reading import Format
 
-    return Format(sep, decimal, thousands, encoding, day_first)
+    return Format(sep, decimal, thousands, encoding, day_first, codes=codes)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -171,6 +176,12 @@ def main() -> None:
 @click.option(
     "--keep", multiple=True, metavar=COLUMN, help="Column to keep though it looks like an identifier."
 )
+@click.option(
+    "--category",
+    multiple=True,
+    metavar=COLUMN,
+    help="Column of whole numbers that are codes, not quantities: each is a level; may be repeated.",
+)
 @_audit_option(
     None,
     "Check the chosen model by M refits, preprocessing and all; 0 for none; if missing, 10, or none where "
@@ -197,6 +208,7 @@ def tune(
     time_: str | None,
     drop: tuple[str, ...],
     keep: tuple[str, ...],
+    category: tuple[str, ...],
     audit: int | None,
     out: str | None,
     memory_limit: int | None,
@@ -216,11 +228,12 @@ def tune(
     from onefit.cli.table import Roles
     from onefit.cli.tune import Wish, tune_file
 
-    roles, wish = Roles(target, weights, groups, time_, drop, keep), Wish(model, task, audit, out, force)
+    roles = Roles(target, weights, groups, time_, drop, keep, category)
+    wish, asked = Wish(model, task, audit, out, force), _format(**reading, codes=category)
     if streams(Path(file), memory_limit):
-        tune_stream(Path(file), roles, _format(**reading), wish)
+        tune_stream(Path(file), roles, asked, wish)
     else:
-        tune_file(file, roles, _format(**reading), wish)
+        tune_file(file, roles, asked, wish)
 
 
 @main.command()

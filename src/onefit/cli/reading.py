@@ -268,6 +268,7 @@ def separator_of(head: str) -> str:
 
 def _interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> Source:
     """Read columns of text as numbers or dates, where every cell is one."""
+    frame = frame.assign(**{name: _labels_of(frame[name]) for name in known.codes if name in frame.columns})
     digits = [name for name in frame.columns if _is_text(frame[name])]
     codes = tuple(name for name in digits if name in known.codes or numerals.are_codes(frame[name]))
     text = [name for name in digits if name not in codes]
@@ -344,6 +345,13 @@ def _as_text(slips: dict[str, tuple[str, list[str]]]) -> Iterator[str]:
                 f"{name} holds {what} but for {cells}, and was read as text: correct such cells, or leave "
                 "them empty where they mean missing"
             )
+
+
+def _labels_of(column: pd.Series) -> pd.Series:
+    """Whole numbers as text; other columns as they are."""
+    if not types.is_numeric_dtype(column) or types.is_bool_dtype(column) or (column.dropna() % 1 != 0).any():
+        return column
+    return column.astype("Int64").astype("string").astype(object)
 
 
 def _as_codes(codes: list[str]) -> Iterator[str]:

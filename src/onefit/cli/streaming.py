@@ -121,7 +121,12 @@ def tune_stream(path: Path, roles: Roles, asked: Format, wish: Any) -> None:
 
 
 def _refuse(roles: Roles, wish: Any) -> None:
-    given = {"--groups": roles.groups, "--time": roles.time, "--audit": wish.audit}
+    given = {
+        "--groups": roles.groups,
+        "--time": roles.time,
+        "--category": roles.category,
+        "--audit": wish.audit,
+    }
     for option, value in given.items():
         if value:
             raise TableError(

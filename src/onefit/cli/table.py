@@ -15,9 +15,10 @@ from onefit._typing import Array, Index
 from onefit.cli.dates import ISO_DATE
 from onefit.cli.errors import RowError, TableError, listed, require_column
 from onefit.cli.numerals import read_numbers
-from onefit.cli.target import guess_task, is_whole, target_values
+from onefit.cli.target import MOST_CODES, guess_task, is_whole, target_values
 
 MOST_LEVELS = 100  # of one column of text; the rarer ones are grouped
+OFTEN = 5  # times that a whole number occurs, on average, that may be a code
 FEW_ROWS = 10  # on fewer nothing is called clear
 IDENTIFIER = re.compile(r"(?:.*[_ .])?(?:id|index|row|row\.?names?)#?|unnamed: \d+|", re.IGNORECASE)
 # what columns of text look like that could have been read
@@ -100,6 +101,7 @@ class Roles:
     time: str | None = None
     drop: Sequence[str] = ()
     keep: Sequence[str] = ()
+    category: Sequence[str] = ()
 
     @property
     def special(self) -> list[str]:
@@ -109,8 +111,11 @@ class Roles:
 
     def check(self, frame: pd.DataFrame) -> None:
         """Refuse columns that are not there, and a column with two roles."""
-        for name in (*self.special, *([self.time] if self.time else []), *self.keep):
+        for name in (*self.special, *([self.time] if self.time else []), *self.keep, *self.category):
             require_column(frame.columns, name)
+        for name in self.category:
+            if kind_of(frame[name]) != "text":
+                raise TableError(f"{name!r} holds fractions or dates: categories are whole numbers or text")
         if self.target in (self.weights, self.groups, self.time, *self.drop):
             raise TableError(
                 f"{self.target!r} is the target: it cannot be dropped, nor be the weights, groups or time"
@@ -194,6 +199,11 @@ def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFra
             f"missing values in {named}; numbers are filled with the median and marked by an extra 0/1 "
             "column, in text missing is a level of its own"
         )
+    if counted := [name for name in features if _may_be_codes(features[name])]:
+        yield (
+            f"{listed(counted, 6)}: whole numbers from 0 or 1 on, read as a quantity; --category COLUMN makes"
+            " each a level of its own"
+        )
     text = [name for name in features if kind_of(features[name]) == "text"]
     many = [name for name in text if features[name].nunique() > MOST_LEVELS]
     if many:
@@ -201,6 +211,15 @@ def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFra
             f"{listed(many)}: of the many levels only those that occur {rare_below(len(held))} times or more "
             f"stand alone, {MOST_LEVELS} at most; the others are one"
         )
+
+
+def _may_be_codes(column: pd.Series) -> bool:
+    """Whether the values are three to ten consecutive whole numbers that count something, or name it."""
+    if not types.is_numeric_dtype(column) or types.is_bool_dtype(column):
+        return False
+    values = np.unique(column.dropna().to_numpy(np.float64))
+    is_counted = 3 <= len(values) <= MOST_CODES and values[0] in (0.0, 1.0)
+    return bool(is_counted and np.all(np.diff(values) == 1.0) and len(column) >= OFTEN * len(values))
 
 
 def _written_alike(target: pd.Series) -> list[str]:

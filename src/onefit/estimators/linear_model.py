@@ -121,8 +121,8 @@ class LinearModel(BaseEstimator):
         held, name = len(np.unique(numbers[weights > 0])), type(self).__name__
         if self.classes_.dtype.kind in "iuf" and held > max(MANY_CLASSES, len(numbers) // 10):
             warnings.warn(
-                f"y has {held} different numbers in {len(numbers)} rows, each a class of its own to {name}: if "
-                "y is a number, use a regressor such as LassoLOO or RidgeLOO",
+                f"y has {held} different numbers in {len(numbers)} rows, each a class of its own to {name}: "
+                "if y is a number, use a regressor such as LassoLOO",
                 UnreliableWarning,
                 stacklevel=5,
             )

@@ -19,7 +19,7 @@ from onefit.solvers.dual_rows import WeightedRows
 AT_CORNER = 1e-6
 # A row whose squared distance from the span of those on kinks is below this share of its squared length
 # counts as dependent.
-DEPENDENT = 1e-13
+DEPENDENT = 1e-14
 # Error of a linear predictor or of a dual, relative to the largest kink or the interval, that is rounding.
 ROUNDING = 1e-10
 MOST_REPEATS = 6  # of a solution by one factor, for the digits that rounding takes

@@ -88,7 +88,8 @@ class KinkTableau(ABC):
 
     def determined_by(self, Z: Array, held: Held) -> Mask:
         """Problems in which rows strictly inside their kinks determine coefficients of some columns: (r,)."""
-        width = np.where(np.isfinite(held.least), held.most - held.least, np.inf)  # a bound holds by any dual
+        finite = np.isfinite(held.least) & np.isfinite(held.most)  # a bound holds by any dual
+        width = np.subtract(held.most, held.least, out=np.full_like(held.most, np.inf), where=finite)
         tie = INSIDE * np.minimum(self.size_of_duals, width)
         inside = held.on_kink & (held.dual > held.least + tie) & (held.dual < held.most - tie)
         Z = Z / np.maximum(np.abs(Z).max(axis=0), np.finfo(float).tiny)

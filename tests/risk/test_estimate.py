@@ -23,6 +23,7 @@ from sklearn.preprocessing import scale
 import onefit
 from onefit.penalties import L1
 from onefit.risk.means import mean_and_error
+from onefit.risk.presentation import with_error
 
 N = 90
 
@@ -205,7 +206,7 @@ def test_print(diabetes):
     est = onefit.loo(Ridge(1.0).fit(X, y), X, y)
     text = str(est)
     assert "leave-one-out squared error" in text
-    assert f"{est.value:.6g}" in text
+    assert with_error(est.value, est.std_error) in text
     assert "proven" not in text
     assert est.certified.all()
     assert re.search(rf"^rows +{N}$", text, re.MULTILINE)

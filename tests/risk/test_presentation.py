@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import onefit
 from onefit.exceptions import UnreliableWarning
-from onefit.risk.presentation import confidence_interval, effective_rows
+from onefit.risk.presentation import confidence_interval, effective_rows, with_error
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ class TestShown:
         html = est._repr_html_()
         assert html.startswith("<table>")
         assert html.count("<tr>") == len(str(est).splitlines()) - len(est.notes)
-        assert f"{est.value:.6g}" in html
+        assert with_error(est.value, est.std_error) in html
 
     def test_repr_is_one_line(self, sample):
         X, y = sample
@@ -143,7 +143,7 @@ def test_what_an_interpreter_shows_is_to_be_read(sample):
     assert len(rest) == 4
     assert (
         repr(in_blocks)
-        == f"<BlocksEstimate: squared error {est.value:.4g} ± {est.std_error:.2g}, 40 rows, exact>"
+        == f"<BlocksEstimate: squared error {with_error(est.value, est.std_error)}, 40 rows, exact>"
     )
     assert repr(est.audit) == f"<Audit: {est.audit}>"
     assert repr(est.coef_table()) == str(est.coef_table())

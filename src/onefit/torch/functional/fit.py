@@ -157,7 +157,7 @@ class FunctionalFit:
         ...     return torch.nn.functional.softplus(-(2 * y - 1) * (x @ theta))
         >>> problem = FunctionalProblem(logistic, [lambda theta: (theta**2).sum() / 2], start=5)
         >>> print(problem.fit(X, y, [1.0]).loo(audit=10, rng=0))
-        leave-one-out loss  0.177803 ± 0.017
+        leave-one-out loss  0.178 ± 0.017
         rows                569
         training loss       0.17314
         by                  a Newton step (Theorem 1)

@@ -272,3 +272,15 @@ def test_columns_of_very_different_size(loss, fit_intercept):
         assert abs(_gap(fit)) < 1e-9 * len(y)
         eta = own.linear_predictor(fit.coef, fit.intercept)
         np.testing.assert_allclose(eta[fit.pinned], fit.eta[fit.pinned], atol=1e-8)
+
+
+@every
+def test_more_columns_than_rows_of_very_different_size(loss):
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        sizes = 10.0 ** rng.uniform(-2, 5, 60)
+        X = (rng.normal(size=(30, 60)) + rng.uniform(0, 3, 60)) * sizes
+        y = (X / sizes) @ rng.normal(size=60) / 8 + 0.5 * rng.normal(size=30)
+        y = y > 0 if isinstance(loss, Hinge) else y
+        fit = _solve(Problem(loss, L2(1.0), X, y.astype(float), np.ones(30), np.array(True)))
+        assert abs(_gap(fit)) < 1e-8

@@ -29,7 +29,7 @@ class WeightedRows:
     inverse : (p,) array
         1 / l2, and 0 for the columns that are free or fixed at zero.
     gram : (n, n) array or None
-        G, where it is known or no larger than X.
+        G, where it is known, or no larger than X of columns in about the same units.
     scaled : (n, p') array or sparse array
         X Λ^(−½) over the penalised columns: G is its row Gram matrix.
     free : (n, f) array
@@ -75,7 +75,8 @@ class WeightedRows:
         flat, curved = np.flatnonzero(l2 == 0), np.flatnonzero(inverse)
         free = np.hstack([_linalg.as_columns(X).columns_as_rows(flat).T, extra])
         scaled = _linalg.as_columns(X).scaled_columns(curved, np.sqrt(inverse[curved]))
-        small = len(curved) >= X.shape[0]
+        lengths = _linalg.column_norms(scaled, np.ones(X.shape[0]), centred=False) ** 2
+        small = len(curved) >= X.shape[0] and not _linalg.is_graded(lengths)  # products would lose digits
         known = _linalg.as_design(scaled).row_gram(np.ones(len(curved))) if small else None
         return cls(X, inverse, known, scaled, *_orthonormal(free, np.append(flat, last)), bend)
 

@@ -57,6 +57,13 @@ class TestGrid:
         assert found.best_params_ == {"fit_intercept": True}
         assert len(found.cv_results_["params"]) == 2
 
+    @pytest.mark.parametrize("values", [[0.1, 10.0], np.array([0.1, 10.0]), [3.0]])
+    def test_of_few_numbers(self, sample, values):
+        X, y, _ = sample
+        found = GradientSearchCV(Ridge(), {"alpha": values}).fit(X, y)
+        assert [one["alpha"] for one in found.cv_results_["params"]] == list(values)
+        assert found.best_params_["alpha"] in values
+
     def test_of_single_rows_is_grid_search(self, sample):
         X, y, _ = sample
         wanted = GridSearchCV(Ridge(), ALPHAS, cv=LeaveOneOut(), scoring=SQUARED).fit(X, y)
@@ -145,7 +152,7 @@ class TestGrid:
             ({"beta": [1, 2, 3]}, {}, "no hyperparameter 'beta'"),
             (ALPHAS, {"risk": risk.Permutation()}, "give bounds"),
             (ALPHAS, {"scoring": "r2", "risk": risk.GCV()}, "other than GCV"),
-            ({"alpha": [1.0, 10.0]}, {"cv": 5, "risk": risk.KFold(3)}, "give one"),
+            ({"alpha": (1.0, 10.0)}, {"cv": 5, "risk": risk.KFold(3)}, "give one"),
             (ALPHAS, {"cv": 1}, "cv must be from 2"),
             (ALPHAS, {"cv": "5"}, "cv must be None"),
         ]

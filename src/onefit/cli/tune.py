@@ -128,7 +128,10 @@ def tell(comparison: Ranking) -> None:
     header, largest = words.coefficient_lines(comparison, TOP)
     if largest:
         lines.append(words.aligned(header, largest, left=2 if "class" in header else 1))
-        lines.append(f"largest effects; ± is the jackknife error, {comparison.coefficients.by}\n")
+        lines.append(
+            f"largest effects, of one standard deviation of the column; ± is the jackknife error, "
+            f"{comparison.coefficients.by}; same sign, selected: share of these fits\n"
+        )
     say("\n".join([*lines, words.in_units(comparison), words.verdict(comparison)]))
 
 

@@ -62,8 +62,8 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     param_bounds : dict
         For each hyperparameter ``(low, high)``, ``(low, high, "log" | "linear")``, ``PerFeature``,
         ``PerGroup`` or ``Simplex``.  Pairs are searched in the logarithm where high/low is 50 or more.  Or
-        for each a list of three values or more, or of what is no number: a grid, of which every point is
-        judged by the risk, with no gradients, starts or bounds.
+        for each a list of values: a grid, of which every point is judged by the risk, with no gradients,
+        starts or bounds.
     risk : "loo", or one of onefit.risk, default "loo"
         ``KFold(5)``, ``MonteCarlo(128)``, ``HeldOut(0.25)``, ``LeaveGroupOut(groups)``, ``Split(cv)``: solved
         without each set.  ``GCV()``; ``Permutation()``, which holds nothing out.  "loo" is the formula of one

@@ -30,7 +30,6 @@ from onefit.risk.criteria import Criterion
 from onefit.risk.estimate import RiskEstimate
 from onefit.tuning.space import Domain, Scale, Space
 from onefit.validation import check_table
-from onefit.validation.options import is_number
 
 DIGITS = 12  # of a score: those that differ by rounding alone are ties, of which the first is taken
 
@@ -212,7 +211,7 @@ def _explained(error: ValueError, space: Space, model: Any, middle: Mapping[str,
 
 
 def is_grid(bounds: Mapping[str, Any]) -> bool:
-    """Whether hyperparameters are given as lists, as ``GridSearchCV`` takes them: no pairs of numbers.
+    """Whether hyperparameters are given as lists, as ``GridSearchCV`` takes them: no pairs (low, high).
 
     Raises
     ------
@@ -229,18 +228,20 @@ def is_grid(bounds: Mapping[str, Any]) -> bool:
     if lists and len(lists) < len(bounds):
         other = next(name for name in bounds if name not in lists)
         raise ValueError(
-            f"{lists[0]!r} is a list of values and {other!r} is not: give each a list of three values or "
-            "more for a grid, or each a pair (low, high) for a search by gradients"
+            f"{lists[0]!r} is a list of values and {other!r} is not: give each a list for a grid, or each a "
+            "pair (low, high) for a search by gradients"
         )
     return bool(lists)
 
 
 def _is_list(given: Any) -> bool:
-    if not isinstance(given, list | tuple | np.ndarray):
+    """Whether it is a list of values; a pair of numbers, and one with a scale, are bounds."""
+    if not isinstance(given, list | tuple | np.ndarray) or len(given) == 0:
         return False
+    is_pair = isinstance(given, tuple)
     if len(given) < 3:
-        return isinstance(given, list) and len(given) > 0 and not any(map(is_number, given))
-    return not isinstance(given[2], str) or (isinstance(given, list) and given[2] not in get_args(Scale))
+        return not is_pair
+    return not isinstance(given[2], str) or (not is_pair and given[2] not in get_args(Scale))
 
 
 def judge_grid(

@@ -159,7 +159,7 @@ class TestAudit:
         assert f" for {new}" in told.split("Audit of ridge")[1]
         assert f"tuning gave {risk:.4g}" in told
         assert "is off by" not in told
-        assert "<span>by refits, 95 % of all refits</span>" in (tmp_path / "o" / "report.html").read_text(
+        assert "<span>the same by refits, 95 %</span>" in (tmp_path / "o" / "report.html").read_text(
             encoding="utf-8"
         )
 

@@ -390,7 +390,7 @@ class TestAudit:
     def test_page(self, regression):
         audit = audit_of(regression.best.estimate, 0.05, 0.1)
         page = render(replace(regression, audit=audit), "0")
-        assert "<span>by refits, 95 % of all refits</span>" in page
+        assert "<span>the same by refits, 95 %</span>" in page
         assert "only the refits of the audit repeat it" in page
         assert not any("only the refits" in line for line in cautions(regression))
 

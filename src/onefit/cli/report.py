@@ -104,7 +104,7 @@ def _checked(comparison: Ranking) -> list[tuple[str, str]]:
     if comparison.cuts is None and trust.is_raised(best):
         found.append((f"corrected{of_which} for the choice", trust.corrected(best)))
     if audit is not None:
-        found.append((f"by refits{of_which}, 95 % of all refits", trust.interval(audit)))
+        found.append((f"the same{of_which} by refits, 95 %", trust.interval(audit)))
     return found
 
 

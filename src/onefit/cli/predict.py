@@ -18,6 +18,7 @@ from onefit.cli.preprocessing import MISSING_LEVEL, as_levels
 from onefit.cli.printed import say
 from onefit.cli.reading import Format, Source, read_table
 from onefit.cli.results import csv_bytes, predicted
+from onefit.cli.table import kind_of
 from onefit.cli.tuning import Told, warn
 
 
@@ -108,7 +109,7 @@ def _interval(
 def _made_up(pipeline: Any, frame: pd.DataFrame, card: dict[str, Any]) -> Iterator[str]:
     """One line each for missing values, and for levels of text that the model has never seen."""
     trained = card.get("missing", {})
-    texts = {name for name in frame.columns if frame[name].dtype == object and trained.get(name)}
+    texts = {name for name in frame.columns if kind_of(frame[name]) == "text" and trained.get(name)}
     counts = frame.drop(columns=list(texts)).isna().sum()  # in text a gap is a level of its own
     gaps = {name: int(count) for name, count in counts.items() if count}
     if gaps:

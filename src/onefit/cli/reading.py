@@ -19,6 +19,7 @@ from pyarrow.lib import ArrowException
 from onefit.cli import dates, marks, numerals
 from onefit.cli.encodings import CHUNK, encoding_of, is_gzip, opened
 from onefit.cli.errors import TableError, listed, one_line, suggest
+from onefit.cli.target import is_whole
 
 PARQUET = (".parquet", ".pq")
 SPREADSHEETS = (".xlsx", ".xls", ".ods")
@@ -349,7 +350,8 @@ def _as_text(slips: dict[str, tuple[str, list[str]]]) -> Iterator[str]:
 
 def _labels_of(column: pd.Series) -> pd.Series:
     """Whole numbers as text; other columns as they are."""
-    if not types.is_numeric_dtype(column) or types.is_bool_dtype(column) or (column.dropna() % 1 != 0).any():
+    is_number = types.is_numeric_dtype(column) and not types.is_bool_dtype(column)
+    if not is_number or not is_whole(column.dropna().to_numpy(np.float64)):
         return column
     return column.astype("Int64").astype("string").astype(object)
 

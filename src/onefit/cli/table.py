@@ -15,7 +15,7 @@ from onefit._typing import Array, Index
 from onefit.cli.dates import ISO_DATE
 from onefit.cli.errors import RowError, TableError, listed, require_column
 from onefit.cli.numerals import read_numbers
-from onefit.cli.target import MOST_CODES, guess_task, is_whole, target_values
+from onefit.cli.target import are_counted, guess_task, is_whole, target_values
 
 MOST_LEVELS = 100  # of one column of text; the rarer ones are grouped
 OFTEN = 5  # times that a whole number occurs, on average, that may be a code
@@ -217,9 +217,8 @@ def _may_be_codes(column: pd.Series) -> bool:
     """Whether the values are three to ten consecutive whole numbers that count something, or name it."""
     if not types.is_numeric_dtype(column) or types.is_bool_dtype(column):
         return False
-    values = np.unique(column.dropna().to_numpy(np.float64))
-    is_counted = 3 <= len(values) <= MOST_CODES and values[0] in (0.0, 1.0)
-    return bool(is_counted and np.all(np.diff(values) == 1.0) and len(column) >= OFTEN * len(values))
+    values = column.dropna().to_numpy(np.float64)
+    return are_counted(values) and 3 <= column.nunique() <= len(column) / OFTEN
 
 
 def _written_alike(target: pd.Series) -> list[str]:

@@ -49,10 +49,17 @@ def guess_task(target: pd.Series) -> tuple[str, str]:
     starts_low = values.min() in (0.0, 1.0)
     if starts_low and values.max() > 3.0 * values.mean():
         return "counts", "skewed whole numbers from 0 or 1"
-    if starts_low and several_each and distinct <= MOST_CODES and distinct == np.ptp(values) + 1:
+    if several_each and are_counted(values):
         whole = f"{distinct} consecutive whole numbers from {values.min():g}"
         return labels, f"{whole}; if they are amounts, --task counts or regression"
     return "regression", "whole numbers"
+
+
+def are_counted(values: Array) -> bool:
+    """Whether whole numbers are few and consecutive from 0 or 1 on, as codes are."""
+    distinct = np.unique(values)
+    few = 0 < len(distinct) <= MOST_CODES and distinct[0] in (0.0, 1.0)
+    return bool(few and len(distinct) == np.ptp(distinct) + 1 and is_whole(distinct))
 
 
 def target_values(column: pd.Series, task: str) -> Any:

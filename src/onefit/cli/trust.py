@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -202,7 +202,7 @@ def _about_too_good(comparison: Ranking) -> str:
     best, loss_name = comparison.best, comparison.loss_name
     kept = comparison.coefficients.kept
     telling = np.abs(kept["effect"]) >= TELLING * np.abs(kept["effect"]).max()
-    columns = [str(name).partition("=")[0] for name in kept["feature"][telling]]
+    columns = [_column_of(str(name), comparison.table.features.columns) for name in kept["feature"][telling]]
     names = list(dict.fromkeys(columns))[:3]
     which = f"coefficient is that of {names[0]}"
     if len(names) > 1:
@@ -212,6 +212,14 @@ def _about_too_good(comparison: Ranking) -> str:
         f"The {loss_name} is {left:.2g} % of that of {constant_name(comparison)}: too good for most data. "
         f"Does a column contain the target? The largest {which}; --drop COLUMN leaves a column out."
     )
+
+
+def _column_of(feature: str, columns: Iterable[str]) -> str:
+    """The column that a feature is made of: itself, one of its levels, or whether it is missing."""
+    made = (
+        name for name in columns if feature == name or feature.startswith((f"{name}=", f"{name} missing"))
+    )
+    return next(made, feature)
 
 
 def _about_ranks(comparison: Ranking) -> Iterator[str]:

@@ -132,7 +132,9 @@ CONFIG = click.option(
     help="TOML file with these options, in a table for each command.",
 )
 FORCE = click.option("--force", is_flag=True, help="Overwrite what is there.")
-TARGET = click.option("--target", required=True, metavar=COLUMN, help="Column to predict.")
+TARGET = click.option(
+    "--target", default="", metavar=COLUMN, help="Column to predict (required; without it, columns are listed)."
+)
 WEIGHTS = click.option("--weights", metavar=COLUMN, help="Column of sample weights.")
 GROUPS = click.option("--groups", metavar=COLUMN, help="Column whose rows of the same value leave together.")
 

@@ -40,7 +40,9 @@ def listed(names: Any, most: int = 12) -> str:
 
 
 def require_column(columns: Any, name: str) -> None:
-    """Refuse a column that is not among these, and suggest names that are."""
+    """Refuse a column that is not among these, and suggest names that are; no name is a target not named."""
+    if not name:
+        raise TableError(f"name the column to predict with --target; the columns are {listed(columns)}")
     if name not in columns:
         parts = [part.strip() for part in name.split(",")]
         hint = suggest(name, list(columns)) or f"; the columns are {listed(columns)}"

@@ -12,7 +12,7 @@ from onefit.displays.strengths import strengths_of
 from onefit.numerics import EXACT
 from onefit.risk.audit import Audit
 from onefit.risk.estimate import RiskEstimate
-from onefit.risk.presentation import MOST_DIGITS, with_error
+from onefit.risk.presentation import MOST_DIGITS, to_the_error
 
 HIGH_LEVERAGE = 0.8  # a row that determines most of its own fit
 SUSPICIOUS = 0.999  # share of the loss of a constant that a model explains
@@ -172,14 +172,13 @@ def _about_choice(comparison: Ranking) -> str:
 
 def is_raised(candidate: TunedModel) -> bool:
     """Whether the correction for the choice raises the risk, in the digits that are shown."""
-    plain = with_error(candidate.estimate.value, candidate.estimate.std_error).split(" ±")[0]
+    plain, _ = to_the_error(candidate.estimate.value, candidate.estimate.std_error)
     return candidate.corrected_risk > candidate.estimate.value and corrected(candidate) != plain
 
 
 def corrected(candidate: TunedModel) -> str:
     """Corrected risk to the precision of the standard error of the risk."""
-    text = with_error(candidate.corrected_risk, candidate.estimate.std_error)
-    return text.split(" ±")[0]
+    return to_the_error(candidate.corrected_risk, candidate.estimate.std_error)[0]
 
 
 def _about_the_best(comparison: Ranking) -> Iterator[str]:

@@ -220,6 +220,7 @@ def bound_without(fit: Fit, eta: Array) -> Array:
     rescaled = rescaling(fit, curvature)
     slopes = fit.gradient * (1.0 + rescaled.own_growth()) + fit.hessian * (eta - fit.eta)
     bounds, rows = np.full(problem.n, np.inf), np.flatnonzero(np.isfinite(eta))
+    rounding = _Rounding.of(fit, curvature)
     size = max(1, _linalg.BLOCK_SIZE // max(problem.n, len(fit.coef)))
     for first in range(0, rows.size, size):
         some = rows[first : first + size]
@@ -228,31 +229,43 @@ def bound_without(fit: Fit, eta: Array) -> Array:
         if is_straight(fit) and not isinstance(problem.penalty, SeparablePenalty):
             solves = _determined(fit, moved, solves)
         solved = np.flatnonzero(solves)
-        bounds[some[solved]] = _left_by_rounding(fit, eta, curvature, moved.of(solved))
+        bounds[some[solved]] = rounding.left(eta, moved.of(solved))
     return bounds
 
 
-def _left_by_rounding(fit: Fit, eta: Array, curvature: Curvature, moved: _Moved) -> Array:
-    """How far the predictors of rows that left are off, by what K says of the conditions of optimality: (r,).
+class _Rounding(NamedTuple):
+    """How far one step may be off by rounding, by what K says of the conditions of optimality."""
 
-    None where it is beside the largest predictor as rounding is.
-    """
-    problem, rows, own = fit.problem, moved.rows, (moved.rows, np.arange(len(moved.rows)))
-    off, left = np.zeros(len(rows)), None
-    if _linalg.has_columns(problem.X):  # duals are the coefficients of a kernel
-        coef, level = problem.gradient_of(moved.gradient)
-        penalty = fit.tangent.gradient[:, None] + fit.tangent.curve(moved.coef - fit.coef[:, None])
-        left = Direction(fit.tangent.part_along(coef + (1.0 - moved.share) * penalty), level)
-        off += np.abs(curvature.predict(curvature.solve(left))[own])
-    if isinstance(curvature, Pinned):
-        beside = moved.eta - fit.eta[:, None]  # of pins, which are on their kinks in the fit
-        beside += (problem.linear_predictor(fit.coef, fit.intercept) - fit.eta)[:, None]
-        beside[own] = 0.0
-        off += curvature.amiss(rows, left, np.abs(beside[curvature.pins]))
-    forms = np.where(fit.hessian > 0, curvature.quadratic_forms(), 0.0)[rows]  # of pins they are of none
-    off /= np.maximum(1.0 - fit.hessian[rows] * forms, LEAST_SLACK)
-    off += np.abs(moved.eta[own] - eta[rows])
-    return np.where(off > ROUNDED * np.abs(fit.eta).max(initial=0.0), off, 0.0)
+    fit: Fit
+    curvature: Curvature
+    beside: Array  # (n,), linear predictors less those that pins hold
+    forms: Array  # (n,), z_iᵀ K⁻¹ z_i, of pins none
+
+    @classmethod
+    def of(cls, fit: Fit, curvature: Curvature) -> _Rounding:
+        beside = fit.problem.linear_predictor(fit.coef, fit.intercept) - fit.eta
+        return cls(fit, curvature, beside, np.where(fit.hessian > 0, curvature.quadratic_forms(), 0.0))
+
+    def left(self, eta: Array, moved: _Moved) -> Array:
+        """How far the predictors of rows that left are off: (r,).
+
+        None where it is beside the largest predictor as rounding is.
+        """
+        fit, problem, curvature = self.fit, self.fit.problem, self.curvature
+        rows, own = moved.rows, (moved.rows, np.arange(len(moved.rows)))
+        off, left = np.zeros(len(rows)), None
+        if _linalg.has_columns(problem.X):  # duals are the coefficients of a kernel
+            coef, level = problem.gradient_of(moved.gradient)
+            penalty = fit.tangent.gradient[:, None] + fit.tangent.curve(moved.coef - fit.coef[:, None])
+            left = Direction(fit.tangent.part_along(coef + (1.0 - moved.share) * penalty), level)
+            off += np.abs(curvature.predict(curvature.solve(left))[own])
+        if isinstance(curvature, Pinned):
+            beside = moved.eta - fit.eta[:, None] + self.beside[:, None]
+            beside[own] = 0.0
+            off += curvature.amiss(rows, left, np.abs(beside[curvature.pins]))
+        off /= np.maximum(1.0 - (fit.hessian * self.forms)[rows], LEAST_SLACK)
+        off += np.abs(moved.eta[own] - eta[rows])
+        return np.where(off > ROUNDED * np.abs(fit.eta).max(initial=0.0), off, 0.0)
 
 
 def _determined(fit: Fit, moved: _Moved, asked: Mask) -> Mask:

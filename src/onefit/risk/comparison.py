@@ -13,7 +13,7 @@ from scipy.stats import t as student
 from onefit._typing import Array
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.means import mean_and_error
-from onefit.risk.presentation import frame, with_error
+from onefit.risk.presentation import frame, to_the_error
 
 HEAD = ("risk", "std_error", "difference", "difference_error", "p_better")
 
@@ -90,7 +90,7 @@ class Comparison:
 
 def _cells(value: float, error: float) -> tuple[str, str]:
     """A number and its error, to the digits that the error leaves."""
-    cell, _, of_error = with_error(value, error).partition(" ± ")
+    cell, of_error = to_the_error(value, error)
     return cell, of_error or "0"
 
 

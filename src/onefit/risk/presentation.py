@@ -24,15 +24,20 @@ TRUST = {
 
 
 def with_error(value: float, error: float) -> str:
-    """Write a number to the precision that its standard error, to two digits, allows."""
+    """Write a number and its standard error, if there is one, to the digits of ``to_the_error``."""
+    return " ± ".join(text for text in to_the_error(value, error) if text)
+
+
+def to_the_error(value: float, error: float) -> tuple[str, str]:
+    """Write a number to the precision that its standard error, to two digits, allows; and the error, or ""."""
     if not (np.isfinite(error) and np.isfinite(value) and error > ROUNDING * abs(value)):
-        return f"{value:.4g}"
+        return f"{value:.4g}", ""
     decimals = 1 - int(np.floor(np.log10(error)))
     if abs(decimals) > MOST_DIGITS:
-        return f"{value:.4g} ± {error:.2g}"
+        return f"{value:.4g}", f"{error:.2g}"
     if decimals < -2:  # 65077165 ± 2388208 says no more than 65100000 ± 2400000
         value, error = round(value, decimals), round(error, decimals)
-    return f"{value:.{max(decimals, 0)}f} ± {error:.{max(decimals, 0)}f}"
+    return f"{value:.{max(decimals, 0)}f}", f"{error:.{max(decimals, 0)}f}"
 
 
 def confidence_interval(

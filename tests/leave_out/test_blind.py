@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import onefit
 from onefit.curvature import Direction, factor
 from onefit.fit import Fit
 from onefit.leave_out import refit
 from onefit.leave_out.prove import bound_at, is_blind
 from onefit.leave_out.stages import State
-from onefit.losses import Logistic, Squared
-from onefit.penalties import L1, L2
+from onefit.losses import Huber, Logistic, Squared
+from onefit.penalties import L1, L2, GroupLasso
 from onefit.problem import Problem
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
@@ -87,3 +88,31 @@ def test_a_refit_that_nothing_proves_begins_anew(monkeypatch):
     found = refit.refit_sets(fit, {3: rows}, {3: rows}, {3: start})[3]
     assert found.bounds[0] < 1e-8
     assert found.eta[0] == pytest.approx(right.fit.eta[3])
+
+
+def far_apart(n, seed=0):
+    """Responses so large that every row is on a straight piece of Huber's loss."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    return X, 1e3 * (X[:, 0] + rng.normal(size=n))
+
+
+@pytest.mark.parametrize("penalty", [L2(1.0), L1(100.0)])
+def test_intercepts_that_no_row_curves_are_solved_anew(penalty):
+    X, y = far_apart(30)  # of 29 rows one holds the intercept
+    problem = Problem(Huber(), penalty, X, y, np.ones(30))
+    fit = solve(Fit.at_start(problem)).fit
+    assert fit.hessian.sum() == 0
+    assert is_blind(fit, factor(fit))
+    found = onefit.loo(onefit.GeneralizedLinear("huber", penalty).fit(X, y), X, y, exact=True)
+    for i in (0, 7, 29):
+        again = solve(Fit.at_start(problem.without(i))).fit
+        assert found.decision[i] == pytest.approx(X[i] @ again.coef + again.intercept, rel=1e-6)
+
+
+@pytest.mark.parametrize("penalty", [GroupLasso([0, 0, 1, 1], 60.0), GroupLasso([0, 0, 1, 1], 1e6)])
+def test_intercepts_with_an_interval_beside_groups_are_not_called_exact(penalty):
+    X, y = far_apart(31)  # of 30 rows any intercept between two of them is as good
+    found = onefit.loo(onefit.GeneralizedLinear("huber", penalty).fit(X, y), X, y, exact=True)
+    assert found.guarantee == "rough"
+    assert np.isinf(found.bounds).sum() >= 30

@@ -133,7 +133,10 @@ CONFIG = click.option(
 )
 FORCE = click.option("--force", is_flag=True, help="Overwrite what is there.")
 TARGET = click.option(
-    "--target", default="", metavar=COLUMN, help="Column to predict (required; without it, columns are listed)."
+    "--target",
+    default="",
+    metavar=COLUMN,
+    help="Column to predict (required; if missing, columns are listed).",
 )
 WEIGHTS = click.option("--weights", metavar=COLUMN, help="Column of sample weights.")
 GROUPS = click.option("--groups", metavar=COLUMN, help="Column whose rows of the same value leave together.")

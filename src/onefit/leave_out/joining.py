@@ -14,7 +14,7 @@ from onefit.curvature import Curvature, Pinned, factor
 from onefit.fit import Fit
 from onefit.leave_out.loose_programs import penalty_ridge
 from onefit.leave_out.optima import Optima, null_space
-from onefit.leave_out.straight_rows import interval_of_duals
+from onefit.leave_out.straight_rows import held_rows, interval_of_duals
 from onefit.losses import PiecewiseLinear
 from onefit.numerics import INSIDE, ON_BOUND, TINY
 from onefit.penalties import Conic, Coordinates, Tangent
@@ -54,9 +54,10 @@ def _with_what_joins(fit: Fit, near: float) -> Tangent:
 
 @dataclass(frozen=True, eq=False)
 class StraightFace(Optima):
-    """The optima of a smooth loss and a penalty with a proximal operator: moves along which neither curves.
+    """The optima of a loss that curves and a penalty with a proximal operator: moves without a curve.
 
-    A group lasso is straight along the groups as they are.  How far the moves go is not known.
+    A group lasso is straight along the groups as they are, a rounded loss along the pieces that its rows are
+    on.  How far the moves go is not known.
     """
 
     fit: Fit
@@ -74,7 +75,7 @@ class StraightFace(Optima):
 
     @cached_property
     def directions(self) -> Array:
-        held = self.moves(np.flatnonzero(self.fit.problem.weights > 0))[0]
+        held = self.moves(np.flatnonzero(held_rows(self.fit)))[0]
         return self.along @ null_space(held @ self.along, ALIKE)
 
     @property
@@ -91,19 +92,19 @@ class StraightFace(Optima):
 
 
 def straight_faces(fit: Fit) -> list[Optima]:
-    """The optima of a smooth loss beside a conic penalty, if there may be several."""
+    """The optima of a loss without kinks beside a conic penalty, if there may be several."""
     problem = fit.problem
-    smooth = problem.has_one_output and not problem.loss.has_kinks and not problem.loss.jumps
-    if not smooth or not isinstance(problem.penalty.without_ridge(), Conic):
+    curves = problem.has_one_output and not problem.loss.has_kinks
+    if not curves or not isinstance(problem.penalty.without_ridge(), Conic):
         return []
-    if not fit.coef.any() or not columns_depend(fit):
+    if not (fit.coef.any() or problem.loss.jumps) or not columns_depend(fit):
         return []
     return [StraightFace.of(fit)]
 
 
 def columns_depend(fit: Fit) -> bool:
-    """Whether some move of all coefficients changes no row that has weight."""
-    held, p = fit.problem.weights > 0, len(fit.coef)
+    """Whether some move of all coefficients changes no row that is held."""
+    held, p = held_rows(fit), len(fit.coef)
     if p + int(bool(fit.problem.intercept)) > np.count_nonzero(held):
         return True
     counted = Fit(fit.problem, fit.coef, fit.intercept)

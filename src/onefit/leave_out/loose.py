@@ -32,12 +32,11 @@ from onefit.fit import Fit
 from onefit.leave_out.joining import StraightFace, is_held, straight_faces
 from onefit.leave_out.loose_programs import ProgramFace, penalty_ridge
 from onefit.leave_out.optima import SAME, Optima, null_space
-from onefit.leave_out.straight_rows import ends_of_pieces, interval_of_duals
+from onefit.leave_out.straight_rows import around, bends, ends_of_pieces, held_rows
 from onefit.leave_out.vertex import may_be_tied
 from onefit.losses import PiecewiseLinear, PiecewiseLoss
 from onefit.numerics import CERTIFIED, ON_BOUND, TINY
 from onefit.penalties import Polyhedral, SeparablePenalty
-from onefit.solvers.kinks import size_of_duals
 from onefit.solvers.stationary import holds_strictly, least_sizes, sizes_of_gradients
 
 
@@ -92,7 +91,7 @@ class Face(Optima):
     def of(cls, fit: Fit, *output: int) -> Face:
         own: Any = (slice(None), *output)
         free = np.flatnonzero(_open_columns(fit)[own])
-        return cls(fit, output, free, _held_rows(fit, own), _rows_on(fit, free))
+        return cls(fit, output, free, held_rows(fit, own), _rows_on(fit, free))
 
     @cached_property
     def directions(self) -> Array:
@@ -136,8 +135,8 @@ class Face(Optima):
         eta, open_end = fit.eta[own], np.full(fit.problem.n, np.inf)
         if not isinstance(loss, PiecewiseLoss):
             return -open_end, open_end
-        below, _, above = np.moveaxis(_around(fit)[own], -1, 0)
-        inside = np.where(_bends(fit)[own][:, 0], above, below)
+        below, _, above = np.moveaxis(around(fit)[own], -1, 0)
+        inside = np.where(bends(fit)[own][:, 0], above, below)
         low, high = loss.interval(fit.problem.y[own], inside)
         return np.minimum(low, eta), np.maximum(high, eta)
 
@@ -152,18 +151,6 @@ class Face(Optima):
         return A, np.maximum(side * fit.coef[own][kinked], 0.0)
 
 
-def _held_rows(fit: Fit, own: Any = slice(None)) -> Mask:
-    """Rows whose predictor is the same in all optima: (n,)."""
-    held: Mask = fit.problem.weights > 0
-    if fit.problem.loss.jumps:  # straight rows may move
-        held = held & _bends(fit)[own].all(axis=1)
-    if isinstance(fit.problem.loss, PiecewiseLinear):
-        least, most = interval_of_duals(fit)
-        tie = ON_BOUND * size_of_duals(fit)
-        held = fit.pinned & (fit.gradient > least + tie) & (fit.gradient < most - tie)
-    return held
-
-
 def _rows_on(fit: Fit, free: Index) -> Array:
     """Rows on some coefficients, and the intercept if there is one: (n, f)."""
     Z = _linalg.as_columns(_linalg.active_columns(fit.problem.X, free)).dense()
@@ -173,7 +160,7 @@ def _rows_on(fit: Fit, free: Index) -> Array:
 def _of_program(fit: Fit) -> ProgramFace:
     """The optima beside a polyhedral penalty that is no sum over coefficients."""
     everything = np.arange(len(fit.coef))
-    face = Face(fit, (), everything, _held_rows(fit), _rows_on(fit, everything))
+    face = Face(fit, (), everything, held_rows(fit), _rows_on(fit, everything))
     return ProgramFace.of(fit, face.held, face.pieces())
 
 
@@ -302,24 +289,8 @@ def _may_be_straight(fit: Fit) -> bool:
     """Whether some row is where its curve ends, so that the curvature depends on the side."""
     if not _has_straight_pieces(fit):
         return False
-    bends = _bends(fit)[fit.problem.weights > 0]
-    return bool(np.any(bends.any(axis=-1) & ~bends.all(axis=-1)))
-
-
-def _bends(fit: Fit) -> Mask:
-    """Whether the loss of each row curves a little below its predictor, there, and a little above.
-
-    The shape of ``eta``, and one more axis; none of coupled outputs, of which that is not known.
-    """
-    if fit.problem.is_coupled:
-        return np.zeros((*fit.eta.shape, 3), dtype=bool)
-    return np.asarray(fit.problem.loss_at("hessian", _around(fit)) > 0)
-
-
-def _around(fit: Fit) -> Array:
-    """A little below each predictor, the predictor, and a little above."""
-    little = SAME * float(np.abs(fit.eta).max(initial=0.0)) + TINY
-    return np.stack([fit.eta - little, fit.eta, fit.eta + little], axis=-1)
+    curved = bends(fit)[fit.problem.weights > 0]
+    return bool(np.any(curved.any(axis=-1) & ~curved.all(axis=-1)))
 
 
 def _open_columns(fit: Fit) -> Mask:

@@ -251,7 +251,7 @@ def _may_be_blind(fit: Fit, K: Curvature) -> bool:
 def _off_the_range(fit: Fit, K: Curvature, rows: Index) -> Mask:
     """Rows with a part along directions that K takes for flat, which leave their predictors open: (r,)."""
     problem = fit.problem
-    norms = _linalg.column_lengths(problem.X)
+    norms, of_ones = _linalg.column_lengths(problem.X), float(np.sqrt(problem.n))
     columns = _linalg.as_design(problem.X).basis_of_rows(rows)
     seen = np.ones(len(rows), dtype=bool)
     for output in np.ndindex(problem.outputs):
@@ -262,14 +262,16 @@ def _off_the_range(fit: Fit, K: Curvature, rows: Index) -> Mask:
         own = np.moveaxis(np.multiply.outer(columns, along), 1, -1)
         level = np.multiply.outer(np.where(problem.intercept, along, 0.0), np.ones(len(rows)))
         row = Direction(fit.tangent.part_along(own), level)
-        left = row.coef - _given_back(fit, K.solve(row))
-        seen &= (SEEN * norms >= np.abs(left).T).reshape(len(rows), -1).all(axis=1)
+        back = _given_back(fit, K.solve(row))
+        for known, whole, part in ((norms, row.coef, back.coef), (of_ones, row.intercept, back.intercept)):
+            seen &= (SEEN * known >= np.abs(whole - part).T).reshape(len(rows), -1).all(axis=1)
     return ~seen
 
 
-def _given_back(fit: Fit, step: Direction) -> Array:
+def _given_back(fit: Fit, step: Direction) -> Direction:
     """What K makes of a step on the free directions, or of several along one more axis."""
-    return fit.tangent.part_along(curved_along(fit, step).coef)
+    coef, level = curved_along(fit, step)
+    return Direction(fit.tangent.part_along(coef), level)
 
 
 def _is_removed(fit: Fit, gradient: Direction, step: Direction) -> bool:
@@ -278,8 +280,10 @@ def _is_removed(fit: Fit, gradient: Direction, step: Direction) -> bool:
         return True
     norms = _linalg.column_lengths(fit.problem.X)
     terms = float(np.abs(fit.gradient).sum()) * float(norms.max(initial=0.0))
-    left = gradient.coef - _given_back(fit, step)
-    return bool(np.abs(left).max(initial=0.0) <= STATIONARY * terms)
+    back = _given_back(fit, step)
+    left = np.abs(gradient.coef - back.coef).max(initial=0.0)
+    level = float(np.abs(gradient.intercept - back.intercept).max(initial=0.0))
+    return bool(left <= STATIONARY * terms and level <= STATIONARY * float(np.abs(fit.gradient).sum()))
 
 
 def _kinks_hold(fit: Fit, gradient: Direction) -> bool:

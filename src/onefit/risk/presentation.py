@@ -29,7 +29,7 @@ def with_error(value: float, error: float) -> str:
 
 
 def to_the_error(value: float, error: float) -> tuple[str, str]:
-    """Write a number to the precision that its standard error, to two digits, allows; and the error, or ""."""
+    """A number to the precision that its standard error, to two digits, allows, and the error, or ""."""
     if not (np.isfinite(error) and np.isfinite(value) and error > ROUNDING * abs(value)):
         return f"{value:.4g}", ""
     decimals = 1 - int(np.floor(np.log10(error)))

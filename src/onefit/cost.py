@@ -85,9 +85,12 @@ def newton_step(n: int, p: int, k: int, coupled: int = 1) -> Work:
         Rows, columns, and coefficients, of all outputs that are coupled.
     coupled : int, default 1
         Outputs of a row that the loss couples: K has rank n times as many.
+
+    With more coefficients than rows K is told by the inner products of the rows, which all fits share.
     """
     k = min(k, n * coupled)
-    return Work(0.5 * float(n) * k * k + k**3 / 6.0 + 4.0 * n * p * coupled, 60.0, 3.0 * n * coupled)
+    summed = float(k) ** 2 if coupled == 1 and k == n else 0.5 * float(n) * k * k
+    return Work(summed + k**3 / 6.0 + 4.0 * n * p * coupled, 60.0, 3.0 * n * coupled)
 
 
 def steps(n: int, stored: float, factored: int, outputs: int) -> Work:

@@ -53,7 +53,8 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
     room = allowed(state.found, yardstick, state.max_error, np.ones(state.found.count))  # were losses right
     part = _Part.of(state, yardstick, state.room).measured(room)
     most = max(part.fewest, int(affordable / part.each))
-    if part.frame.size <= (FEWEST / MOST if is_regular(state.fit) else most):
+    few = part.frame.size <= (FEWEST / MOST if is_regular(state.fit) else most)
+    if few or part.asks_for_factor(part.fewest):
         _solve_all(state, yardstick, affordable, rng)
         return
     before, too_far = state.found, UNRELIABLE / state.max_error

@@ -62,7 +62,14 @@ def go_together(fit: Fit) -> bool:
     """Whether fits without some rows each go on together from the one with all, by a factor for some fits."""
     if fit.is_kinked or not fit.problem.loss.is_smooth or not goes_by_coefficients(fit):
         return False
-    return Seconds.of(fit).factored / FITS < PARTS * apart_cost(fit)
+    return Seconds.of(fit).factored / FITS + PARTS * together_cost(fit) < PARTS * apart_cost(fit)
+
+
+def together_cost(fit: Fit) -> float:
+    """Seconds of the steps of a fit that goes together with others, with a factor at hand, about."""
+    problem, k = fit.problem, max(1, fit.tangent.size)
+    stored, outputs = _linalg.as_columns(problem.X).n_stored, problem.n_outputs
+    return USUAL_PASSES * Work(2.0 * stored * outputs + float(k) ** 2, 0.0, 1.2 * problem.n * outputs).seconds
 
 
 def apart_cost(fit: Fit) -> float:
@@ -78,11 +85,7 @@ def rough_cost(fit: Fit) -> float:
         return sum(map(rough_cost, fit.apart))
     if goes_by_column(fit):
         return coordinate_descent.work(fit, fit.tangent.size).seconds
-    if not go_together(fit):
-        return apart_cost(fit)
-    problem, k = fit.problem, max(1, fit.tangent.size)
-    stored, outputs = _linalg.as_columns(problem.X).n_stored, problem.n_outputs
-    return USUAL_PASSES * Work(2.0 * stored * outputs + float(k) ** 2, 0.0, 1.2 * problem.n * outputs).seconds
+    return together_cost(fit) if go_together(fit) else apart_cost(fit)
 
 
 def take_less_than_bounds(fit: Fit) -> bool:

@@ -32,7 +32,7 @@ USUAL_PRODUCTS = 10.0  # with K that a rough solution takes, about, before any i
 FAINT = 1e-4  # curvature of a row, relative to the largest, that counts for none
 MEMORY = 12.0  # multiply-adds in a product of matrices that fetching a number of a sparse one takes, about
 PRODUCTS_OF_A_FIT = 100.0  # with K, one direction at a time
-DEARER = 3.0  # times as long as the probes that a factor must take: what rests on these is sampled
+DEARER = 1.0  # times as long as the probes that a factor must take: what rests on these is sampled
 ROUGHLY = 3e-3  # error of solutions for probes, relative, whose sum is off by the square of it
 COARSELY = 1e-2  # the same where strengths are compared, which is less than so few probes leave
 

@@ -38,6 +38,7 @@ MOST_HELD = 2**22  # coefficients of fits without parts that are kept: 64 MiB wi
 USUAL_PASSES = 12.0  # over all rows, in which these settle
 PARTS = 10  # of the rows, each of which leaves together
 TENTHS = 2  # of them, by which a strength is looked at first
+USUAL_TENTHS = 4.0  # by which it is told in the end: most are out of the race after the first
 
 
 def parts_of(n: int) -> list[Index]:
@@ -62,7 +63,7 @@ def go_together(fit: Fit) -> bool:
     """Whether fits without some rows each go on together from the one with all, by a factor for some fits."""
     if fit.is_kinked or not fit.problem.loss.is_smooth or not goes_by_coefficients(fit):
         return False
-    return Seconds.of(fit).factored / FITS + PARTS * together_cost(fit) < PARTS * apart_cost(fit)
+    return Seconds.of(fit).factored / FITS + PARTS * together_cost(fit) < USUAL_TENTHS * apart_cost(fit)
 
 
 def together_cost(fit: Fit) -> float:

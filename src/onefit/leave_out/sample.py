@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
 from onefit.leave_out.draws import (
@@ -51,27 +52,35 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
     if state.errors().sum() <= state.room:
         return
     room = allowed(state.found, yardstick, state.max_error, np.ones(state.found.count))  # were losses right
-    part = _Part.of(state, yardstick, state.room).measured(room)
+    part = _Part.of(state, yardstick, state.room)
+    part = part.measured() if part.asks_for_lengths(part.spared(room)) else part
     most = max(part.fewest, int(affordable / part.each))
     few = part.frame.size <= (FEWEST / MOST if is_regular(state.fit) else most)
     if few or part.asks_for_factor(part.fewest):
         _solve_all(state, yardstick, affordable, rng)
         return
     before, too_far = state.found, UNRELIABLE / state.max_error
-    grown = _grown(part, np.random.default_rng(rng).random((LOOKS, before.count)), room, most)
+    lots, others = np.random.default_rng(rng).random((2, LOOKS, before.count))
+    grown = _grown(part, lots, room, most)
+    if grown.fails(too_far) and part.asks_for_lengths(MOST * part.frame.size):
+        grown = _grown(_begun_anew(part, before), others, room, most)
     found, doubt = _with_doubt(grown.found, state, yardstick)
-    if grown.is_most or found.error > too_far * grown.room:
+    if grown._replace(found=found).fails(too_far):
         _solve_all(state, yardstick, affordable, rng)
     elif found.error < state.errors().sum():
         state.found = replace(state.found, correction=found, doubt=doubt)
 
 
 class _Grown(NamedTuple):
-    """What a sample says, the error that was to be left, and whether that asks for most of the sets."""
+    """What a sample says, the error that was to be left, and whether that asks for more than other ways."""
 
     found: Correction
     room: float
-    is_most: bool = False
+    is_dear: bool = False
+
+    def fails(self, too_far: float) -> bool:
+        """Whether it is dear, or leaves an error of which users need a warning."""
+        return self.is_dear or self.found.error > too_far * self.room
 
 
 def _grown(part: _Part, lots: Array, room: float, most: int) -> _Grown:
@@ -82,7 +91,7 @@ def _grown(part: _Part, lots: Array, room: float, most: int) -> _Grown:
     state, m = part.state, part.fewest
     for look in range(LOOKS - 1):
         part, drawn, room = part.drawn(m, lots[look], room)
-        found = part.correction(drawn)
+        found = part.correction(drawn, room)
         if found.error <= room:
             return _Grown(found, room)
         share, fewest = part.best_share(drawn), len(drawn.rows)
@@ -93,10 +102,19 @@ def _grown(part: _Part, lots: Array, room: float, most: int) -> _Grown:
         if m > most:  # as many as can be afforded, or as few as will do
             m = max(most, part.enough(off, UNRELIABLE / state.max_error * room))
         m = max(fewest, m if look == LOOKS - 2 else min(m, LARGER * fewest))
-        if m >= MOST * part.frame.size or part.asks_for_factor(m):
+        dear = part.asks_for_factor(m) or part.asks_for_lengths(m - part.fewest)
+        if m >= MOST * part.frame.size or dear:
             return _Grown(found, room, True)
     part, drawn, room = part.drawn(m, lots[-1], room)
-    return _Grown(part.correction(drawn), room)
+    return _Grown(part.correction(drawn, room), room)
+
+
+def _begun_anew(part: _Part, before: LeftOut) -> _Part:
+    """The sets that are still open, with the lengths of their steps."""
+    state = part.state
+    is_rough = _linalg.with_axes(state.rough, before.eta)
+    state.found = replace(state.found, eta=np.where(is_rough, before.eta, state.found.eta))
+    return _Part.of(state, part.yardstick, state.room).measured()
 
 
 def _with_doubt(found: Correction, state: State, yardstick: Yardstick) -> tuple[Correction, Array | None]:
@@ -189,18 +207,30 @@ class _Part(NamedTuple):
         """Losses of the sets had steps been shares, (t,), as long: (r,)."""
         return _means(self.before, self.yardstick, self.before.shortened(shares))[self.frame]
 
-    def measured(self, room: float) -> _Part:
-        """With the lengths of the steps, where these and the fewest rows take less than a sample without."""
-        state, step = self.state, self.state.step
-        if step is None or state.estimate is not None or not is_regular(state.fit):
-            return self
+    def spared(self, room: float) -> int:
+        """Sets that a sample with the lengths of the steps spares, about."""
         expected = partial(expected_spread, self.effect, self.weights)
-        more = min(size_for(room, expected, FEWEST, self.frame.size) - FEWEST, SPARED)
-        rows = self.frame[state.found.stepped_once(state.starts)[self.frame]]
-        if cost_of_lengths(state.fit, step.curvature, rows.size).seconds >= more * self.each:
-            return self
-        lengths = np.ones(state.found.count)
-        lengths[rows] = step_lengths(state.fit, step, rows)
+        return min(size_for(room, expected, FEWEST, self.frame.size) - FEWEST, SPARED)
+
+    def asks_for_lengths(self, more: float) -> bool:
+        """Whether so many more sets take longer than to find the lengths of the steps, which are not known."""
+        state, step = self.state, self.state.step
+        known = self.lengths is not None or step is None or state.estimate is not None
+        if known or not is_regular(state.fit):
+            return False
+        assert step is not None
+        return more * self.each > cost_of_lengths(state.fit, step.curvature, self._stepped.size).seconds
+
+    @property
+    def _stepped(self) -> Index:
+        """Rows of which there is nothing but a first step."""
+        return self.frame[self.state.found.stepped_once(self.state.starts)[self.frame]]
+
+    def measured(self) -> _Part:
+        """With the lengths of the steps."""
+        state, rows, lengths = self.state, self._stepped, np.ones(self.state.found.count)
+        assert state.step is not None
+        lengths[rows] = step_lengths(state.fit, state.step, rows)
         return _Part.of(state, self.yardstick, state.room, lengths)
 
     @property
@@ -282,13 +312,19 @@ class _Part(NamedTuple):
         now = self.state.found
         return _finite(_means(now, self.yardstick, now.eta)[self.frame]) - self.losses
 
-    def correction(self, drawn: Draw) -> Correction:
-        """What a sample says about the mean."""
+    def correction(self, drawn: Draw, room: float) -> Correction:
+        """What a sample says about the mean.
+
+        Where nothing bounds some of the sets it claims no more than was asked for: where heavy tails were not
+        drawn, errors look smaller.
+        """
         change = self._change()
         off = (self.weights * change)[drawn.rows]
         error, quantile = _spread(off, drawn)
         left = _finite(self.state.errors()[self.frame[drawn.rows]] / drawn.probabilities).sum()
         half = max(quantile * error, self._unseen(off, drawn)) + float(left) + self.rest
+        if not (np.isfinite(self.errors).all() or np.all(drawn.probabilities == 1.0)):
+            half = max(half, room, self._resolution)
         difference = float(np.sum(off / drawn.probabilities) - self.weights @ change)
         now = self.state.found
         told = _tightness(self.before, now), _step_error(self.before, now)
@@ -305,15 +341,17 @@ class _Part(NamedTuple):
         return self.before.shortened(shares)
 
     def _unseen(self, off: Array, drawn: Draw) -> float:
-        """What sets that were not drawn may change, and where nothing bounds them the resolution at least."""
+        """What sets that were not drawn may change, of those that are bounded."""
         bounded = np.isfinite(self.errors)
-        known = bounded[drawn.rows]
-        floor = unseen(np.where(known, off, 0.0), np.where(bounded, self.errors, 0.0), drawn, CONFIDENCE)
-        if bounded.all() or np.all(drawn.probabilities == 1.0):
-            return floor
+        known = np.where(bounded[drawn.rows], off, 0.0)
+        return unseen(known, np.where(bounded, self.errors, 0.0), drawn, CONFIDENCE)
+
+    @property
+    def _resolution(self) -> float:
+        """What the mean is told to at best."""
         now = self.state.found
         standard_error = allowed(now, self.yardstick, 1.0, np.ones(now.count))
-        return max(floor, resolution(float(self.weights @ self.losses), standard_error))
+        return resolution(float(self.weights @ self.losses), standard_error)
 
 
 def _spread(off: Array, drawn: Draw) -> tuple[float, float]:

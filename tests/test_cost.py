@@ -28,6 +28,12 @@ def _fit(loss, penalty, n=40, p=60, separate=0.0):
     return solve(Fit.at_start(Problem(loss, penalty, X, y, np.ones(n), intercept))).fit
 
 
+def test_a_factor_on_the_side_of_the_rows_asks_for_no_sums_over_them():
+    wide, tall = (cost.newton_step(n, 0, 1000).flops for n in (1000, 1001))
+    assert wide < 0.3 * tall
+    assert cost.newton_step(1000, 0, 4000).flops == wide
+
+
 def test_a_row_of_coupled_outputs_adds_as_many_directions():
     fit = _fit(Multinomial(3), L2(1.0), n=20)  # 180 coefficients, 40 differences of predictors
     assert Seconds.of(fit).factored == cost.newton_step(20, 0, 40, 3).seconds

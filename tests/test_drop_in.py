@@ -143,6 +143,18 @@ def test_factors_are_columns_in_other_units():
     np.testing.assert_allclose(ours.coef_, theirs.coef_ / factors, atol=1e-7)
 
 
+def test_factors_by_name_are_those_of_their_columns():
+    pd = pytest.importorskip("pandas")
+    table, y = pd.DataFrame(X, columns=list("abcd")), TARGETS["numbers"]
+    named = LassoLOO(alphas=[0.05], penalty_factors={"c": 0.0, "a": 2.0}).fit(table, y)
+    ordered = LassoLOO(alphas=[0.05], penalty_factors=[2.0, 1.0, 0.0, 1.0]).fit(X, y)
+    np.testing.assert_array_equal(named.coef_, ordered.coef_)
+    with pytest.raises(ValueError, match=r"name columns that X has not: \['z'\]; it has"):
+        LassoLOO(penalty_factors={"z": 0.0}).fit(table, y)
+    with pytest.raises(ValueError, match="an X with names of columns"):
+        LassoLOO(penalty_factors={"a": 0.0}).fit(X, y)
+
+
 def test_columns_of_factor_zero_are_not_penalised_and_of_infinity_left_out():
     y = TARGETS["numbers"]
     factors = np.array([0.0, np.inf, 0.0, 1e9])

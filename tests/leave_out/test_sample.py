@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 import onefit
 from onefit import losses, penalties
 from onefit._scoring import score
+from onefit.cost import Work
 from onefit.exceptions import UnreliableWarning
 from onefit.fit import Fit
 from onefit.leave_out import Folds, leave_out
@@ -24,6 +25,8 @@ from onefit.metrics import LogLoss, SquaredError
 from onefit.problem import Problem
 from onefit.risk.judging import estimate, yardstick
 from onefit.solvers.solve import solve
+
+measured = _Part.measured
 
 
 def two_classes(rng, n=120, p=12, strength=0.05):
@@ -200,7 +203,7 @@ def test_the_next_sample_is_as_large_as_it_must_be():
     state = started(fit, judge)
     part = _Part.of(state, judge, 0.0)
     part, drawn, _ = part.drawn(FEWEST, lots(), np.inf)
-    error = part.correction(drawn).error
+    error = part.correction(drawn, 0.0).error
     off = part.off(drawn, 1.0)
     sizes = [part.enough(off, factor * error) for factor in (10.0, 0.5, 0.1, 0.0)]
     assert sizes[0] == FEWEST
@@ -209,6 +212,36 @@ def test_the_next_sample_is_as_large_as_it_must_be():
     spreads = [expected_spread(part.effect, part.weights, m) for m in (30, 100, 299, 300)]
     assert np.all(np.diff(spreads) < 0)
     assert spreads[-1] == 0.0
+
+
+def test_no_less_is_claimed_than_was_asked_for_where_nothing_bounds_a_row():
+    fit, judge = kinked(np.random.default_rng(9))
+    state = started(fit, judge)
+    part, drawn, _ = _Part.of(state, judge, 0.0).drawn(120, lots(), np.inf)
+    told = part.correction(drawn, 0.0).error
+    assert 0.0 < told < 1.0
+    assert part.correction(drawn, 10.0 * told).error == 10.0 * told
+    everyone = Draw(np.arange(part.frame.size), np.ones(part.frame.size))
+    state.settle(part.frame, 0.0)
+    assert part.correction(everyone, 10.0 * told).error < told  # none was missed
+
+
+def test_lengths_of_steps_are_found_where_they_take_less_than_more_rows(monkeypatch):
+    fit, judge = two_classes(np.random.default_rng(0), n=600, p=700, strength=0.01)
+    exact = mean(leave_out(fit, max_error=0.0, yardstick=judge), judge)
+    begun, asked = started(fit, judge), []
+    monkeypatch.setattr("onefit.leave_out.sample.SPARED", 0)  # not before a look
+    monkeypatch.setattr(_Part, "measured", lambda part: asked.append(1) or measured(part))
+    monkeypatch.setattr(_Part, "enough", lambda *_: 120)
+    monkeypatch.setattr("onefit.leave_out.sample.cost_of_lengths", lambda *_: Work(np.inf))
+    sample(begun, judge, 0.0)
+    assert not asked
+    monkeypatch.setattr("onefit.leave_out.sample.cost_of_lengths", lambda *_: Work())
+    state = started(fit, judge)
+    sample(state, judge, 0.0)
+    assert asked == [1]
+    assert abs(mean(state.found, judge) - exact) <= state.found.correction.error
+    assert not np.array_equal(state.found.correction.drawn.before, begun.found.correction.drawn.before)
 
 
 def test_a_sample_that_would_need_a_warning_is_not_the_end(monkeypatch):

@@ -64,12 +64,18 @@ def test_several_classes_have_a_line_each():
     each = np.array([clone(model).fit(np.delete(X, i, 0), np.delete(labels, i)).coef_ for i in range(60)])
     expected = np.sqrt(59 / 60 * np.sum((each - each.mean(axis=0)) ** 2, axis=0))
     np.testing.assert_allclose(table.std_error, expected, rtol=1e-3)
+    frame = table.to_frame()
+    assert list(frame.index[:3]) == [table.names[0]] * 3
+    np.testing.assert_array_equal(frame["coef"][:3], table.coef[:, 0])
+    np.testing.assert_array_equal(frame["output"][:3], [0, 1, 2])
 
 
 def test_selection_is_counted():
     X, y = data(40)
     model = Lasso(0.5, tol=1e-10).fit(X, y)
     table = onefit.loo(model, X, y).coef_table()
+    assert list(table.to_frame().columns) == ["coef", "std_error", "same_sign", "selected"]
+    np.testing.assert_array_equal(table.to_frame()["selected"], table.selected)
     assert np.all(table.selected[model.coef_ != 0] > 0.5)
     assert np.all((table.selected >= 0) & (table.selected <= 1))
     zero = model.coef_ == 0

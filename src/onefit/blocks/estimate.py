@@ -164,7 +164,7 @@ class BlocksEstimate:
     rows                         1000
     effective df                 3.997
     largest leverage             0.0177
-    trust                        exact: what refitting without each would give
+    beside refits                exact: what refitting without each would give
     """
 
     value: float
@@ -246,7 +246,7 @@ class BlocksEstimate:
             ("rows", f"{self.n_rows}"),
             ("effective df", f"{self.effective_df:.4g}"),
             ("largest leverage", f"{self.largest_leverage:.3g}"),
-            ("trust", self._trust()),
+            ("beside refits", self._trust()),
         ]
         width = max(len(name) for name, _ in lines)
         return "\n".join(

@@ -36,9 +36,9 @@ TEXTS = {
         Whether all coefficients are at least 0.
     bounds : (lower, upper), optional
         Of the coefficients: two numbers, or two arrays with one a column; None is no bound.
-    penalty_factors : (p,) array-like, optional
-        Factor on the penalty of each column: 0 leaves it unpenalised, infinity leaves it out.  They are taken
-        as they are; glmnet divides them by their mean.""",
+    penalty_factors : (p,) array-like or dict of name to factor, optional
+        Factor on the penalty of each column: 0 leaves it unpenalised, infinity leaves it out.  By name those
+        of other columns are 1.  They are taken as they are; glmnet divides them by their mean.""",
     "class_weight": """class_weight : dict, "balanced" or None
         Factors on the weights of the rows of each class in the fit.  "balanced" factors are those of the rows
         that are left when some leave.  The risk is not weighted by them.""",

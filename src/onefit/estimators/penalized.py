@@ -101,7 +101,7 @@ class Penalized(LinearModel):
                 f"{type(unit).__name__}, whose own parameters say how columns differ"
             )
         if factors is not None:
-            own = amount * check_factors(factors, shape[0])
+            own = amount * check_factors(factors, shape[0], getattr(self, "feature_names_in_", None))
         scaled = unit.scaled(own)
         if bounds is None:
             return scaled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -62,7 +63,7 @@ class SelfTuned(Penalized):
     scoring: Any = None
     positive: bool = False
     bounds: Any = None
-    penalty_factors: ArrayLike | None = None
+    penalty_factors: ArrayLike | Mapping[str, float] | None = None
     max_iter: int | None = None
     tol: float | None = None
     n_jobs: int | None = None

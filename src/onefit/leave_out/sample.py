@@ -213,7 +213,7 @@ class _Part(NamedTuple):
         return min(size_for(room, expected, FEWEST, self.frame.size) - FEWEST, SPARED)
 
     def asks_for_lengths(self, more: float) -> bool:
-        """Whether so many more sets take longer than to find the lengths of the steps, which are not known."""
+        """Whether so many more sets take longer than to find the lengths of steps, which are not known."""
         state, step = self.state, self.state.step
         known = self.lengths is not None or step is None or state.estimate is not None
         if known or not is_regular(state.fit):

@@ -227,7 +227,7 @@ class LeftOutLosses(ABC):
         said = trust(guarantee, error, remedy, noted=bool(self.notes))
         if self.audit is not None and self.audit.excludes(self.value, self.std_error):
             said = f"do not use this value: refits of the whole model say {self.audit.short}"
-        rows.append(("trust", said))
+        rows.append(("beside refits", said))
         if effective_rows(len(self.losses), self._weights) < FEW:
             low, high = self.confidence_interval()
             rows.append(("95 %, few rows", f"{low:.3g} … {high:.3g}"))

@@ -21,6 +21,9 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Mask
 from onefit.leave_out.departure import Departures
+from onefit.risk.presentation import frame
+
+COLUMNS = ("coef", "std_error", "same_sign", "selected")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,11 +52,24 @@ class CoefficientTable:
     intercept: Array
     intercept_error: Array
 
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with a row a coefficient; of several outputs a column says which.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        shape = np.atleast_2d(self.coef).T.shape
+        columns = {name: np.atleast_2d(getattr(self, name)).T.ravel() for name in COLUMNS}
+        if self.coef.ndim > 1:
+            columns["output"] = np.indices(shape)[1].ravel()
+        return frame(columns, np.repeat(self.names, shape[1]))
+
     def __repr__(self) -> str:
         width = max([len(name) for name in self.names] + [9])
         head = f"{'':<{width}}  {'coef':>11}  {'std. error':>11}  {'same sign':>9}  {'selected':>8}"
-        columns = (self.coef, self.std_error, self.same_sign, self.selected)
-        every = np.stack([np.atleast_2d(column).T for column in columns], axis=-1)
+        every = np.stack([np.atleast_2d(getattr(self, name)).T for name in COLUMNS], axis=-1)
         lines = [
             f"{name:<{width}}  {b:>11.5g}  {se:>11.3g}  {same:>9.1%}  {chosen:>8.1%}"
             for name, outputs in zip(self.names, every, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -146,15 +146,31 @@ def check_solver(max_iter: Any, tol: Any, n_jobs: Any = None) -> None:
         raise ValueError(f"tol must be a number that is at least 0, got {tol!r}")
 
 
-def check_factors(given: Any, p: int) -> Array:
-    """Factors on the penalty of each column: (p,), at least 0."""
-    factors = _numbers_of("penalty_factors", given, p, "column")
+def check_factors(given: Any, p: int, names: Any = None) -> Array:
+    """Factors on the penalty of each column, by their order or by name: (p,), at least 0."""
+    own = _by_name(given, names) if isinstance(given, Mapping) else given
+    factors = _numbers_of("penalty_factors", own, p, "column")
     if not np.all(factors >= 0) or not np.any(np.isfinite(factors) & (factors > 0)):
         raise ValueError(
             f"penalty_factors must be at least 0 (0 is unpenalised, infinity leaves a column out), and not "
             f"all of them 0 or infinite, got {given!r}"
         )
     return factors
+
+
+def _by_name(given: Mapping[Any, Any], names: Any) -> list[Any]:
+    """Factors of columns that are named; those of others are 1."""
+    if names is None:
+        raise ValueError(
+            "penalty_factors by name are for an X with names of columns, a DataFrame: in a pipeline after "
+            '.set_output(transform="pandas")'
+        )
+    known = list(names)
+    if unknown := [name for name in given if name not in known]:
+        raise ValueError(
+            f"penalty_factors name columns that X has not: {shown(unknown)}; it has {shown(known)}"
+        )
+    return [given.get(name, 1.0) for name in known]
 
 
 def check_bounds(given: Any, *, positive: Any, p: int) -> tuple[Array, Array] | None:

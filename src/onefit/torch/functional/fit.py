@@ -164,7 +164,7 @@ class FunctionalFit:
         largest leverage    0.163
         high leverage       0 rows
         audited, 95 %       0.177881 [0.177703, 0.178059] by 10 refits, +7.8e-05 from the approximation
-        trust               within 0.00026 of refitting without each (95 %, from refits of a few rows)
+        beside refits       within 0.00026 of refitting without each (95 %, from refits of a few rows)
         """
         check_audit(audit)
         folds = self._folds(groups)

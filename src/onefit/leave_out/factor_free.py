@@ -14,10 +14,10 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Index
-from onefit.cost import Work
+from onefit.cost import IN_A_SOLVER, Work
 from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit, once
-from onefit.leave_out.chords import MAX_STEPS, FoldProblems, goes_by_coefficients
+from onefit.leave_out.chords import MAX_STEPS, USUAL_STEPS, FoldProblems, goes_by_coefficients
 from onefit.leave_out.coef_steps import EndsOfSteps, OfFit, Roughly, steps_in_coefficients
 from onefit.problem import Problem
 from onefit.solvers import by_column, coordinate_descent, on_pattern
@@ -63,7 +63,8 @@ def go_together(fit: Fit) -> bool:
     """Whether fits without some rows each go on together from the one with all, by a factor for some fits."""
     if fit.is_kinked or not fit.problem.loss.is_smooth or not goes_by_coefficients(fit):
         return False
-    return Seconds.of(fit).factored / FITS + PARTS * together_cost(fit) < USUAL_TENTHS * apart_cost(fit)
+    apart = apart_cost(fit) + Work(calls=USUAL_STEPS * IN_A_SOLVER).seconds
+    return Seconds.of(fit).factored / FITS + PARTS * together_cost(fit) < USUAL_TENTHS * apart
 
 
 def together_cost(fit: Fit) -> float:

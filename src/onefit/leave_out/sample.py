@@ -67,8 +67,10 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
     found, doubt = _with_doubt(grown.found, state, yardstick)
     if grown._replace(found=found).fails(too_far):
         _solve_all(state, yardstick, affordable, rng)
-    elif found.error < state.errors().sum():
-        state.found = replace(state.found, correction=found, doubt=doubt)
+    elif found.error < (left := state.errors().sum()):
+        # it claims no more than was asked for: where heavy tails were not drawn, errors look smaller
+        told = found if np.isfinite(left) else found._replace(error=max(found.error, grown.room))
+        state.found = replace(state.found, correction=told, doubt=doubt)
 
 
 class _Grown(NamedTuple):
@@ -91,7 +93,7 @@ def _grown(part: _Part, lots: Array, room: float, most: int) -> _Grown:
     state, m = part.state, part.fewest
     for look in range(LOOKS - 1):
         part, drawn, room = part.drawn(m, lots[look], room)
-        found = part.correction(drawn, room)
+        found = part.correction(drawn)
         if found.error <= room:
             return _Grown(found, room)
         share, fewest = part.best_share(drawn), len(drawn.rows)
@@ -106,7 +108,7 @@ def _grown(part: _Part, lots: Array, room: float, most: int) -> _Grown:
         if m >= MOST * part.frame.size or dear:
             return _Grown(found, room, True)
     part, drawn, room = part.drawn(m, lots[-1], room)
-    return _Grown(part.correction(drawn, room), room)
+    return _Grown(part.correction(drawn), room)
 
 
 def _begun_anew(part: _Part, before: LeftOut) -> _Part:
@@ -312,19 +314,13 @@ class _Part(NamedTuple):
         now = self.state.found
         return _finite(_means(now, self.yardstick, now.eta)[self.frame]) - self.losses
 
-    def correction(self, drawn: Draw, room: float) -> Correction:
-        """What a sample says about the mean.
-
-        Where nothing bounds some of the sets it claims no more than was asked for: where heavy tails were not
-        drawn, errors look smaller.
-        """
+    def correction(self, drawn: Draw) -> Correction:
+        """What a sample says about the mean."""
         change = self._change()
         off = (self.weights * change)[drawn.rows]
         error, quantile = _spread(off, drawn)
         left = _finite(self.state.errors()[self.frame[drawn.rows]] / drawn.probabilities).sum()
         half = max(quantile * error, self._unseen(off, drawn)) + float(left) + self.rest
-        if not (np.isfinite(self.errors).all() or np.all(drawn.probabilities == 1.0)):
-            half = max(half, room, self._resolution)
         difference = float(np.sum(off / drawn.probabilities) - self.weights @ change)
         now = self.state.found
         told = _tightness(self.before, now), _step_error(self.before, now)
@@ -341,17 +337,15 @@ class _Part(NamedTuple):
         return self.before.shortened(shares)
 
     def _unseen(self, off: Array, drawn: Draw) -> float:
-        """What sets that were not drawn may change, of those that are bounded."""
+        """What sets that were not drawn may change, and where nothing bounds them the resolution at least."""
         bounded = np.isfinite(self.errors)
-        known = np.where(bounded[drawn.rows], off, 0.0)
-        return unseen(known, np.where(bounded, self.errors, 0.0), drawn, CONFIDENCE)
-
-    @property
-    def _resolution(self) -> float:
-        """What the mean is told to at best."""
+        known = bounded[drawn.rows]
+        floor = unseen(np.where(known, off, 0.0), np.where(bounded, self.errors, 0.0), drawn, CONFIDENCE)
+        if bounded.all() or np.all(drawn.probabilities == 1.0):
+            return floor
         now = self.state.found
         standard_error = allowed(now, self.yardstick, 1.0, np.ones(now.count))
-        return resolution(float(self.weights @ self.losses), standard_error)
+        return max(floor, resolution(float(self.weights @ self.losses), standard_error))
 
 
 def _spread(off: Array, drawn: Draw) -> tuple[float, float]:

@@ -9,7 +9,7 @@ import onefit
 from onefit.curvature import Direction, factor
 from onefit.exceptions import UnreliableWarning
 from onefit.fit import Fit
-from onefit.leave_out import refit
+from onefit.leave_out import leave_out, refit
 from onefit.leave_out.prove import bound_at, is_blind
 from onefit.leave_out.stages import State
 from onefit.losses import Huber, Logistic, Squared
@@ -119,3 +119,17 @@ def test_intercepts_with_an_interval_beside_groups_are_not_called_exact(penalty)
         found = onefit.loo(model, X, y, exact=True)
     assert found.guarantee == "rough"
     assert np.isinf(found.bounds).sum() >= 30
+
+
+@pytest.mark.parametrize("seed", [37, 38, 39])
+def test_a_step_that_ends_where_a_piece_does_may_be_one_of_many_optima(seed):
+    """The last row on its curve is at the end of it then, and holds the intercept on one side alone."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(21, 2))
+    y = 30.0 * (X[:, 0] + rng.normal(size=21))
+    problem = Problem(Huber(), L2(10.0), X, y, np.ones(21))
+    found = leave_out(solve(Fit.at_start(problem)).fit, max_error=0.0)
+    for i in range(21):
+        again = solve(Fit.at_start(problem.without(i))).fit
+        assert abs(found.eta[i] - again.eta[i]) <= found.bounds[i] + 1e-6
+    assert np.any((found.bounds > 0.1) & np.isfinite(found.bounds))

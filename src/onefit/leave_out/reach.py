@@ -13,6 +13,7 @@ from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.chords import ByProducts, FoldProblems, LeftOutCurvature, Point
+from onefit.leave_out.optima import SAME
 from onefit.leave_out.prove import Widths
 from onefit.leave_out.rescaling import Spread
 from onefit.leave_out.step_bounds import radius_of_step
@@ -90,9 +91,13 @@ def nothing_is_known(_: Index, rows: Index) -> Array:
 
 
 def _pieces_stay(fit: Fit, refits: FoldProblems, point: Point, room: Array) -> Mask:
-    """Whether all rows that are left are on the pieces of the fit, and stay there within some room: (f,)."""
+    """Whether all rows that are left are on the pieces of the fit, and stay there within some room: (f,).
+
+    A row that ends where its piece does may be curved on one side alone, and then holds nothing.
+    """
     problem = fit.problem
-    room = np.where(np.isfinite(room), room, 0.0)
+    largest = np.abs(point.eta).reshape(-1, len(room)).max(axis=0)
+    room = np.where(np.isfinite(room), room, 0.0) + SAME * largest
     there = [problem.loss_at("hessian", point.eta + side * room) for side in (-1.0, 0.0, 1.0)]
     here = problem.loss.hessian(problem.y, fit.eta)[..., None]
     gone = _linalg.with_axes(refits.weights, point.eta, last=1) == 0

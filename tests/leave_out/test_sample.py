@@ -26,8 +26,6 @@ from onefit.problem import Problem
 from onefit.risk.judging import estimate, yardstick
 from onefit.solvers.solve import solve
 
-measured = _Part.measured
-
 
 def two_classes(rng, n=120, p=12, strength=0.05):
     """Bounds of one step are loose, and infinite for some rows."""
@@ -229,7 +227,7 @@ def test_no_less_is_claimed_than_was_asked_for_where_nothing_bounds_a_row():
 def test_lengths_of_steps_are_found_where_they_take_less_than_more_rows(monkeypatch):
     fit, judge = two_classes(np.random.default_rng(0), n=600, p=700, strength=0.01)
     exact = mean(leave_out(fit, max_error=0.0, yardstick=judge), judge)
-    begun, asked = started(fit, judge), []
+    begun, asked, measured = started(fit, judge), [], _Part.measured
     monkeypatch.setattr("onefit.leave_out.sample.SPARED", 0)  # not before a look
     monkeypatch.setattr(_Part, "measured", lambda part: asked.append(1) or measured(part))
     monkeypatch.setattr(_Part, "enough", lambda *_: 120)

@@ -111,13 +111,8 @@ class Roles:
 
     def check(self, frame: pd.DataFrame) -> None:
         """Refuse columns that are not there, and a column with two roles."""
-        for name in (
-            self.target,
-            *self.special,
-            *([self.time] if self.time else []),
-            *self.keep,
-            *self.category,
-        ):
+        require_column(frame.columns, self.target)
+        for name in (*self.special, *([self.time] if self.time else []), *self.keep, *self.category):
             require_column(frame.columns, name)
         for name in self.category:
             if kind_of(frame[name]) != "text":

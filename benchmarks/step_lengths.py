@@ -12,8 +12,8 @@ import numpy as np
 
 from onefit import LogisticLOO
 from onefit.leave_out import leave_out
+from onefit.leave_out.frame import FEWEST
 from onefit.leave_out.lengths import farthest, step_lengths
-from onefit.leave_out.sample import FEWEST
 from onefit.leave_out.step import Step
 from onefit.solvers.solve import solve_path
 from text_choice import texts

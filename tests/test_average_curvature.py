@@ -32,6 +32,7 @@ from onefit.solvers.solve import solve
 from onefit.tuning.from_below import from_below, is_bounded_from_below
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
+from onefit.tuning.looks import Looks
 from onefit.tuning.walk import Walk
 
 N, P, C = 1500, 100, 8
@@ -116,8 +117,8 @@ def test_products_are_counted():
     assert not whole.is_spent
 
 
-def _judgement(problem: Problem) -> Judgement:
-    return Judgement(LogLoss(np.arange(C)), problem.y, problem.weights)
+def _looks(problem: Problem) -> Looks:
+    return Looks(Judgement(LogLoss(np.arange(C)), problem.y, problem.weights))
 
 
 def test_losses_in_the_fit_are_no_larger_than_without_the_row():
@@ -145,11 +146,11 @@ def test_only_losses_of_the_fit_itself_bound_it_from_below():
 def test_strengths_that_are_out_of_reach_are_not_factored():
     """What is left open is judged, and the best of all is among that."""
     strengths = np.geomspace(1e5, 1.0, 5)
-    judgement = _judgement(problem_at(1.0))
-    walk = Walk(Grid(strengths), judgement, problem_at)
+    looks = _looks(problem_at(1.0))
+    walk = Walk(Grid(strengths), looks, problem_at)
     walk.go_down(early_stopping=False)
     losses = [solve(Fit.at_start(problem_at(s))) for s in strengths]
-    risks = [mean_and_error(judgement.stepped(one).losses, judgement.weights)[0] for one in losses]
+    risks = [mean_and_error(looks.stepped(one).losses, looks.judgement.weights)[0] for one in losses]
     best = int(np.argmin(risks))
     assert best not in walk.seen.bracketed
     assert 0 in walk.seen.bracketed

@@ -22,6 +22,7 @@ from onefit.penalties import L1, L2
 from onefit.problem import Problem
 from onefit.solvers import newton
 from onefit.tuning.judgement import Judgement
+from onefit.tuning.looks import Looks
 
 N, P, C = 240, 30, 7
 
@@ -131,13 +132,13 @@ def test_tenths_are_about_those_of_double_precision(monkeypatch):
 def test_strengths_beside_others_are_judged_in_single_precision_and_tenths_go_on_from_that(monkeypatch):
     monkeypatch.setattr("onefit.leave_out.averaged.UNNOTICED", 0.0)
     fit = fit_at(0.1)
-    judgement = Judgement(LogLoss(np.arange(C)), fit.problem.y, fit.problem.weights)
-    verdict = judgement.first(newton.Solution(fit, factor(fit)))
+    looks = Looks(Judgement(LogLoss(np.arange(C)), fit.problem.y, fit.problem.weights))
+    verdict = looks.first(newton.Solution(fit, factor(fit)))
     assert isinstance(among_others(fit, factor(fit)), CoupledInSingle)
     at_hand = verdict.begun.at_hand
     assert isinstance(at_hand, CoupledInSingle)
     monkeypatch.setattr("onefit.leave_out.factor_free.factor", None)  # none is made
-    tenths = judgement.by_tenths(fit, at_hand)
+    tenths = looks.by_tenths(fit, at_hand)
     assert np.isfinite(tenths.losses).all()
 
 

@@ -92,7 +92,7 @@ def _two_classes():
 def test_the_choice_is_that_of_optima_and_its_risk_is_exact(c, l1_ratio, monkeypatch):
     X, y = _classes(5, n=120, p=30 if c == 6 else 150, c=c)
     rough = LogisticLOO(cv=5, l1_ratio=l1_ratio).fit(X, y)
-    monkeypatch.setattr("onefit.tuning.judgement.pay_roughly", lambda *_: False)
+    monkeypatch.setattr("onefit.tuning.looks.pay_roughly", lambda *_: False)
     exact = LogisticLOO(cv=5, l1_ratio=l1_ratio).fit(X, y)
     assert pytest.approx(exact.C_) == rough.C_
     assert rough.best_score_ == pytest.approx(exact.best_score_, rel=1e-3)

@@ -9,8 +9,9 @@ import scipy.sparse as sp
 from onefit.curvature import Direction, InSingle, factor, in_single
 from onefit.fit import Fit
 from onefit.leave_out import leave_out
+from onefit.leave_out.frame import FEWEST
 from onefit.leave_out.lengths import FARTHEST, LONGEST, cost_of_lengths, farthest, step_lengths
-from onefit.leave_out.sample import FEWEST, sample
+from onefit.leave_out.sample import sample
 from onefit.leave_out.stages import LOOSELY, State
 from onefit.leave_out.step import Step, largest_share
 from onefit.losses import Logistic, Poisson, Squared

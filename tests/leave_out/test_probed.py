@@ -15,8 +15,8 @@ from onefit.curvature import Dual
 from onefit.fit import Fit
 from onefit.leave_out import engine, leave_out
 from onefit.leave_out.chords import FoldProblems
+from onefit.leave_out.frame import Frame
 from onefit.leave_out.probed import BY_PROBES, as_close_as_asked, doubt_of_probes, sharpened
-from onefit.leave_out.sample import _Part
 from onefit.leave_out.step import one_step
 from onefit.leave_out.yardstick import allowed
 from onefit.losses import Logistic
@@ -35,7 +35,7 @@ def _dear(monkeypatch):
     """Whatever a factor takes, it takes far longer, and there is no time to solve without every row."""
     monkeypatch.setattr(iterated, "DEARER", 0.0)
     monkeypatch.setattr(engine, "UNMINDED", 0.0)
-    monkeypatch.setattr(_Part, "asks_for_factor", lambda *_: False)
+    monkeypatch.setattr(Frame, "asks_for_factor", lambda *_: False)
     monkeypatch.setattr(Dual, "is_factored", False)
 
 

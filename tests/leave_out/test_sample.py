@@ -18,8 +18,9 @@ from onefit.exceptions import UnreliableWarning
 from onefit.fit import Fit
 from onefit.leave_out import Folds, leave_out
 from onefit.leave_out.draws import NEGLIGIBLE, Draw, expected_spread, unseen
+from onefit.leave_out.frame import FEWEST, Frame
 from onefit.leave_out.regression import regression_estimate
-from onefit.leave_out.sample import FEWEST, _Part, sample
+from onefit.leave_out.sample import sample
 from onefit.leave_out.stages import State
 from onefit.metrics import LogLoss, SquaredError
 from onefit.problem import Problem
@@ -173,8 +174,8 @@ def test_a_sample_without_any_bound_knows_the_standard_error():
     wanted = 0.1 * np.std(losses_of_refits) / np.sqrt(300)
     state = started(fit, judge)
     assert state.room == 0.0
-    part = _Part.of(state, judge, 0.0)
-    _, drawn, room = part.drawn(60, lots(), np.inf)
+    frame = Frame.of(state, judge, 0.0)
+    _, drawn, room = frame.drawn(60, lots(), np.inf)
     assert 0.4 * wanted <= room <= 2.5 * wanted
     assert len(np.union1d(state.found.stepped, state.found.anew)) == len(drawn.rows) == 60
 
@@ -184,9 +185,9 @@ def test_steps_that_go_too_far_are_shortened_by_what_a_sample_says():
     exact = judge.losses(np.arange(300), leave_out(fit, max_error=0.0, yardstick=judge).eta)
     state = started(fit, judge)
     state.found = replace(state.found, eta=fit.eta + 3.0 * (state.found.eta - fit.eta))
-    part = _Part.of(state, judge, 0.0)
-    part, drawn, _ = part.drawn(40, lots(), np.inf)
-    share = part.best_share(drawn)
+    frame = Frame.of(state, judge, 0.0)
+    frame, drawn, _ = frame.drawn(40, lots(), np.inf)
+    share = frame.best_share(drawn)
     assert 0.1 <= share <= 0.7
     rest = np.flatnonzero(state.rough)
     before = np.linalg.norm(judge.losses(rest, state.found.eta[rest]) - exact[rest])
@@ -199,15 +200,15 @@ def test_steps_that_go_too_far_are_shortened_by_what_a_sample_says():
 def test_the_next_sample_is_as_large_as_it_must_be():
     fit, judge = kinked(np.random.default_rng(9))
     state = started(fit, judge)
-    part = _Part.of(state, judge, 0.0)
-    part, drawn, _ = part.drawn(FEWEST, lots(), np.inf)
-    error = part.correction(drawn).error
-    off = part.off(drawn, 1.0)
-    sizes = [part.enough(off, factor * error) for factor in (10.0, 0.5, 0.1, 0.0)]
+    frame = Frame.of(state, judge, 0.0)
+    frame, drawn, _ = frame.drawn(FEWEST, lots(), np.inf)
+    error = frame.correction(drawn).error
+    off = frame.off(drawn, 1.0)
+    sizes = [frame.enough(off, factor * error) for factor in (10.0, 0.5, 0.1, 0.0)]
     assert sizes[0] == FEWEST
-    assert sizes[-1] == part.frame.size
+    assert sizes[-1] == frame.size
     assert np.all(np.diff(sizes) >= 0)
-    spreads = [expected_spread(part.effect, part.weights, m) for m in (30, 100, 299, 300)]
+    spreads = [expected_spread(frame.effect, frame.weights, m) for m in (30, 100, 299, 300)]
     assert np.all(np.diff(spreads) < 0)
     assert spreads[-1] == 0.0
 
@@ -219,22 +220,22 @@ def test_no_less_is_claimed_than_was_asked_for_where_nothing_bounds_a_row():
     sample(state, judge, 0.0)
     assert not np.isfinite(state.errors()).all()
     assert 0.5 * asked <= state.found.correction.error <= 2.0 * asked
-    part = _Part.of(started(fit, judge, max_error=3.0), judge, 0.0)
-    part, drawn, _ = part.drawn(FEWEST, lots(), np.inf)
-    assert part.correction(drawn).error < 0.2 * asked
+    frame = Frame.of(started(fit, judge, max_error=3.0), judge, 0.0)
+    frame, drawn, _ = frame.drawn(FEWEST, lots(), np.inf)
+    assert frame.correction(drawn).error < 0.2 * asked
 
 
 def test_lengths_of_steps_are_found_where_they_take_less_than_more_rows(monkeypatch):
     fit, judge = two_classes(np.random.default_rng(0), n=600, p=700, strength=0.01)
     exact = mean(leave_out(fit, max_error=0.0, yardstick=judge), judge)
-    begun, asked, measured = started(fit, judge), [], _Part.measured
-    monkeypatch.setattr("onefit.leave_out.sample.SPARED", 0)  # not before a look
-    monkeypatch.setattr(_Part, "measured", lambda part: asked.append(1) or measured(part))
-    monkeypatch.setattr(_Part, "enough", lambda *_: 120)
-    monkeypatch.setattr("onefit.leave_out.sample.cost_of_lengths", lambda *_: Work(np.inf))
+    begun, asked, measured = started(fit, judge), [], Frame.measured
+    monkeypatch.setattr("onefit.leave_out.frame.SPARED", 0)  # not before a look
+    monkeypatch.setattr(Frame, "measured", lambda frame: asked.append(1) or measured(frame))
+    monkeypatch.setattr(Frame, "enough", lambda *_: 120)
+    monkeypatch.setattr("onefit.leave_out.frame.cost_of_lengths", lambda *_: Work(np.inf))
     sample(begun, judge, 0.0)
     assert not asked
-    monkeypatch.setattr("onefit.leave_out.sample.cost_of_lengths", lambda *_: Work())
+    monkeypatch.setattr("onefit.leave_out.frame.cost_of_lengths", lambda *_: Work())
     state = started(fit, judge)
     sample(state, judge, 0.0)
     assert asked == [1]

@@ -17,6 +17,7 @@ from onefit.penalties import L1, ElasticNet
 from onefit.problem import Problem
 from onefit.solvers.solve import solve
 from onefit.tuning.judgement import Judgement
+from onefit.tuning.looks import Looks
 
 
 def _fit(n, p, penalty, store=sp.csr_array, *, intercept=True):
@@ -73,9 +74,10 @@ def test_samples_of_a_fit_go_on_from_one_tableau(monkeypatch):
     monkeypatch.setattr(Watched, "of", classmethod(lambda cls, fit: built.append(fit) or of(cls, fit)))
     solution = solve(_fit(90, 200, L1(0.1)))
     judgement = Judgement(SquaredError(), solution.fit.problem.y, solution.fit.problem.weights)
-    stepped = judgement.stepped(solution)
-    one = judgement.sample(solution, 48, stepped=stepped)
-    two = judgement.sample(solution, 70, one, stepped=stepped)
+    looks = Looks(judgement)
+    stepped = looks.stepped(solution)
+    one = looks.sample(solution, 48, stepped=stepped)
+    two = looks.sample(solution, 70, one, stepped=stepped)
     whole = judgement.thoroughly(solution, begun=stepped.state)
     assert len(built) == 1
     fresh = begin(*solution, judgement.yardstick)

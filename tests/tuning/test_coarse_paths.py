@@ -16,6 +16,7 @@ from onefit.problem import Problem
 from onefit.solvers.solve import solve
 from onefit.tuning.grid import SMOOTH, Grid
 from onefit.tuning.judgement import Judgement
+from onefit.tuning.looks import Looks
 from onefit.tuning.race import race
 from onefit.tuning.walk import search_path
 
@@ -45,7 +46,7 @@ def _path(seed, loss, weights=None):
     def problem_at(strength):
         return Problem(loss, L2(strength), X, y, weights, intercept)
 
-    return problem_at, Judgement(metric, y, weights)
+    return problem_at, Looks(Judgement(metric, y, weights))
 
 
 LOSSES = pytest.mark.parametrize("loss", [Logistic(), Poisson(), Multinomial(3)], ids=repr)
@@ -53,8 +54,8 @@ LOSSES = pytest.mark.parametrize("loss", [Logistic(), Poisson(), Multinomial(3)]
 
 @LOSSES
 def test_what_is_visited_is_near_enough_and_an_optimum(loss):
-    problem_at, judgement = _path(0, loss)
-    walked = search_path(COARSE, problem_at, judgement, selection="bagged_se")
+    problem_at, looks = _path(0, loss)
+    walked = search_path(COARSE, problem_at, looks, selection="bagged_se")
     visited = np.flatnonzero(walked.is_visited)
     assert 8 <= visited.size <= 18
     assert visited[0] == 0
@@ -74,15 +75,15 @@ def test_the_choice_is_about_that_of_all_strengths(loss, selection):
     weights = np.random.default_rng(1).uniform(0.5, 2.0, size=N)
     off = []
     for seed in range(4):
-        problem_at, judgement = _path(seed, loss, weights)
+        problem_at, looks = _path(seed, loss, weights)
         ends = {}
         for name, grid in {"all": replace(COARSE, apart=0.0), "coarse": COARSE}.items():
-            walked = search_path(grid, problem_at, judgement, selection=selection)
-            result, left_out = race(walked, problem_at, judgement, selection)
+            walked = search_path(grid, problem_at, looks, selection=selection)
+            result, left_out = race(walked, problem_at, looks, selection)
             result = result.visited()
             assert not np.isnan(result.levels).any()
             np.testing.assert_allclose(result.coefs[result.best], left_out.fit.coef, atol=1e-7)
-            ends[name] = judgement.losses(left_out)
+            ends[name] = looks.judgement.losses(left_out)
         difference = ends["coarse"] - ends["all"]
         off.append(np.average(difference, weights=weights) / np.average(ends["all"], weights=weights))
     assert abs(np.mean(off)) < 0.01
@@ -90,9 +91,9 @@ def test_the_choice_is_about_that_of_all_strengths(loss, selection):
 
 
 def test_the_smallest_risk_is_that_of_all_strengths():
-    problem_at, judgement = _path(3, Logistic())
-    every = search_path(replace(COARSE, apart=0.0), problem_at, judgement, selection="min")
-    some = search_path(COARSE, problem_at, judgement, selection="min")
+    problem_at, looks = _path(3, Logistic())
+    every = search_path(replace(COARSE, apart=0.0), problem_at, looks, selection="min")
+    some = search_path(COARSE, problem_at, looks, selection="min")
     risks = {j: some.risks[j] for j in np.flatnonzero(some.is_visited)}
     assert min(risks.values()) == pytest.approx(every.risks.min(), rel=1e-6)
     for j, risk in risks.items():
@@ -100,9 +101,9 @@ def test_the_smallest_risk_is_that_of_all_strengths():
 
 
 def test_places_stay_those_of_the_contest():
-    problem_at, judgement = _path(0, Logistic())
-    walked = search_path(COARSE, problem_at, judgement, selection="bagged_se")
-    result, _ = race(walked, problem_at, judgement, "bagged_se")
+    problem_at, looks = _path(0, Logistic())
+    walked = search_path(COARSE, problem_at, looks, selection="bagged_se")
+    result, _ = race(walked, problem_at, looks, "bagged_se")
     small = result.visited()
     np.testing.assert_array_equal(small.strengths, result.strengths[small.places])
     assert small.places[small.best] == result.best
@@ -115,20 +116,16 @@ def test_a_path_goes_on_where_the_risk_falls_at_its_end():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 4))
     y = (X[:, 0] + 0.1 * rng.normal(size=80) > 0).astype(float)
-    judgement = Judgement(LogLoss(np.arange(2)), y, np.ones(80))
+    looks = Looks(Judgement(LogLoss(np.arange(2)), y, np.ones(80)))
 
     def problem_at(strength):
         return Problem(Logistic(), L2(strength), X, y, np.ones(80))
 
-    walked = search_path(
-        Grid(np.geomspace(1e3, 10.0, 8), automatic=True, apart=SMOOTH), problem_at, judgement
-    )
+    walked = search_path(Grid(np.geomspace(1e3, 10.0, 8), automatic=True, apart=SMOOTH), problem_at, looks)
     assert walked.strengths[-1] < 1.0
     assert walked.is_visited[-1]
     y[:] = rng.permutation(y)
-    walked = search_path(
-        Grid(np.geomspace(1.0, 0.01, 8), automatic=True, apart=SMOOTH), problem_at, judgement
-    )
+    walked = search_path(Grid(np.geomspace(1.0, 0.01, 8), automatic=True, apart=SMOOTH), problem_at, looks)
     assert walked.strengths[0] > 10.0
     assert walked.is_visited[0]
 

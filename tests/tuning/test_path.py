@@ -21,6 +21,7 @@ from onefit.risk.means import mean_and_error
 from onefit.solvers.solve import solve
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
+from onefit.tuning.looks import Looks
 from onefit.tuning.path import of_verdicts
 from onefit.tuning.path_end import PathEnd
 from onefit.tuning.race import _Entrant, _Race, race
@@ -53,9 +54,9 @@ def _text(n, seed):
     return counts / np.linalg.norm(counts, axis=1, keepdims=True), topics + 0.3 * rng.normal(size=n)
 
 
-def _raced(problem_at, strengths, judgement, selection="min"):
-    walked = search_path(Grid(strengths), problem_at, judgement, selection=selection, early_stopping=False)
-    return walked, race(walked, problem_at, judgement, selection)
+def _raced(problem_at, strengths, looks, selection="min"):
+    walked = search_path(Grid(strengths), problem_at, looks, selection=selection, early_stopping=False)
+    return walked, race(walked, problem_at, looks, selection)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -68,9 +69,9 @@ def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
 
     null = np.abs(Fit.at_start(problem_at(1.0)).loss_gradient).max()
     strengths = np.geomspace(null, 0.04 * null, 20)
-    judgement = Judgement(SquaredError(), y, ones)
-    result = search_path(Grid(strengths), problem_at, judgement)
-    result, left_out = race(result, problem_at, judgement, "min")
+    looks = Looks(Judgement(SquaredError(), y, ones))
+    result = search_path(Grid(strengths), problem_at, looks)
+    result, left_out = race(result, problem_at, looks, "min")
     refits = [
         np.mean((y - leave_out(solve(Fit.at_start(problem_at(s))).fit, max_error=0.0).eta) ** 2)
         for s in strengths
@@ -85,13 +86,13 @@ def test_a_rise_that_only_the_steps_see_does_not_end_the_path(seed):
 )
 def test_each_point_is_a_fit_and_its_risk(problem_at, metric, target):
     strengths, ones = np.geomspace(40.0, 0.5, 6), np.ones(60)
-    judgement = Judgement(metric, target, ones)
-    walked, (result, left_out) = _raced(problem_at, strengths, judgement)
+    looks = Looks(Judgement(metric, target, ones))
+    walked, (result, left_out) = _raced(problem_at, strengths, looks)
     leads = None  # rows go on where they were at the strength before
     for j, strength in enumerate(strengths):
         solution = solve(Fit.at_start(problem_at(strength)))
         np.testing.assert_allclose(walked.coefs[j], solution.fit.coef, atol=1e-8)
-        verdict = judgement.first(solution, leads)
+        verdict = looks.first(solution, leads)
         leads = verdict.leads
         np.testing.assert_allclose(walked.losses[:, j], verdict.losses, rtol=1e-6, atol=1e-10)
         expected = mean_and_error(verdict.losses, ones)
@@ -119,7 +120,7 @@ def refits():
 def test_the_choice_of_a_race_is_that_of_refits_at_every_strength(selection, refits):
     strengths, losses = refits
     metric, ones, labels = LogLoss(np.arange(2)), np.ones(40), _wide(1.0).y
-    _, (result, left_out) = _raced(_wide, strengths, Judgement(metric, labels, ones), selection)
+    _, (result, left_out) = _raced(_wide, strengths, Looks(Judgement(metric, labels, ones)), selection)
     verdicts = [Verdict(column, np.zeros(len(ones)), 0.0, len(ones)) for column in losses.T]
     exact = of_verdicts(strengths, verdicts, ones, result.coefs, result.levels, selection)
     assert result.best == exact.best
@@ -136,50 +137,50 @@ def _rough(strength):
 
 def _rough_path():
     """Strengths of an ℓ1 logistic path, judged by steps, and the place of the best."""
-    judgement = Judgement(LogLoss(np.array([0, 1])), (Y > 0).astype(float), np.ones(60))
+    looks = Looks(Judgement(LogLoss(np.array([0, 1])), (Y > 0).astype(float), np.ones(60)))
     strengths = np.geomspace(20.0, 0.1, 9)
-    walked, (raced, _) = _raced(_rough, strengths, judgement)
-    return judgement, walked, raced.best
+    walked, (raced, _) = _raced(_rough, strengths, looks)
+    return looks, walked, raced.best
 
 
-def _with_verdict(walked, judgement, place, verdict, selection="min"):
+def _with_verdict(walked, looks, place, verdict, selection="min"):
     verdicts = list(walked.verdicts)
     verdicts[place] = verdict
-    of = walked.strengths, verdicts, judgement.unit_weights, walked.coefs, walked.levels, selection
+    of = walked.strengths, verdicts, looks.judgement.unit_weights, walked.coefs, walked.levels, selection
     return of_verdicts(*of)
 
 
 def test_a_rough_risk_beside_the_choice_is_judged_before_the_choice_stands():
-    judgement, walked, best = _rough_path()
+    looks, walked, best = _rough_path()
     known = walked.verdicts[best]
     misled = known._replace(losses=10.0 * known.losses, error=np.inf, solved=0, seen=0)
-    result = _with_verdict(walked, judgement, best, misled)
+    result = _with_verdict(walked, looks, best, misled)
     assert result.best != best
-    assert race(result, _rough, judgement, "min")[0].best == best
+    assert race(result, _rough, looks, "min")[0].best == best
 
 
 def test_a_choice_between_judged_strengths_is_judged_like_these_first(monkeypatch):
-    judgement, walked, best = _rough_path()
+    looks, walked, best = _rough_path()
     between = best + 1  # of which nothing is known but what the strengths on either side say
-    result = replace(_with_verdict(walked, judgement, between, None), best=between)
+    result = replace(_with_verdict(walked, looks, between, None), best=between)
     thorough = []
     monkeypatch.setattr(_Race, "_judge_thoroughly", _recorded(_Race._judge_thoroughly, thorough))
-    running = _running(result, judgement)
+    running = _running(result, looks)
     running.finish()
     assert running.result.verdicts[between] is not None
     assert thorough == [best]
 
 
 def test_a_choice_between_strengths_that_all_rows_judged_is_judged_once():
-    judgement, walked, best = _rough_path()
+    looks, walked, best = _rough_path()
     between = best + 1
     known = walked.verdicts[best]
-    whole = _with_verdict(walked, judgement, best, known._replace(solved=len(judgement.order)))
-    result = replace(_with_verdict(whole, judgement, between, None), best=between)
-    running = _running(result, judgement)
+    whole = _with_verdict(walked, looks, best, known._replace(solved=len(looks.order)))
+    result = replace(_with_verdict(whole, looks, between, None), best=between)
+    running = _running(result, looks)
     running._looked_at(between)
     assert between in running.finished
-    assert running.verdicts[between].left_out == len(judgement.order)
+    assert running.verdicts[between].left_out == len(looks.order)
 
 
 def test_beside_strengths_that_all_tenths_judged_another_is_judged_so():
@@ -190,22 +191,22 @@ def test_beside_strengths_that_all_tenths_judged_another_is_judged_so():
     def problem_at(strength):
         return Problem(Squared(), L1(strength), words, y, ones)
 
-    judgement = Judgement(SquaredError(), y, ones)
+    looks = Looks(Judgement(SquaredError(), y, ones))
     fits = [solve(Fit.at_start(problem_at(strength))).fit for strength in (4.0, 3.0, 2.0)]
-    verdicts = [judgement.by_tenths(fits[0], None, 750), None, judgement.by_tenths(fits[2], None, 750)]
+    verdicts = [looks.by_tenths(fits[0], None, 750), None, looks.by_tenths(fits[2], None, 750)]
     coefs, levels = (
         np.stack(part) for part in zip(*((fit.coef, fit.intercept) for fit in fits), strict=True)
     )
     result = of_verdicts(np.array([4.0, 3.0, 2.0]), verdicts, ones, coefs, levels, "min")
-    entrants = [_Entrant(j, result, problem_at, judgement) for j in range(3)]
-    running = _Race(result, judgement, "min", verdicts, entrants)
+    entrants = [_Entrant(j, result, problem_at, looks) for j in range(3)]
+    running = _Race(result, looks, "min", verdicts, entrants)
     running._looked_at(1)
     assert running.verdicts[1].seen == 750  # alone they know a tenth more, and would look better
 
 
-def _running(result, judgement):
-    entrants = [_Entrant(j, result, _rough, judgement) for j in range(len(result.verdicts))]
-    return _Race(result, judgement, "min", list(result.verdicts), entrants)
+def _running(result, looks):
+    entrants = [_Entrant(j, result, _rough, looks) for j in range(len(result.verdicts))]
+    return _Race(result, looks, "min", list(result.verdicts), entrants)
 
 
 @pytest.mark.parametrize("alike", [True, False])
@@ -217,7 +218,7 @@ def test_a_choice_by_tenths_is_compared_anew_unless_all_near_it_were_judged_so(a
     result = of_verdicts(
         np.array([2.0, 1.0]), [other, lower], ones, np.zeros((2, 8)), np.zeros(2), selection="min"
     )
-    running = _running(result, Judgement(LogLoss(np.arange(2)), (Y > 0).astype(float), ones))
+    running = _running(result, Looks(Judgement(LogLoss(np.arange(2)), (Y > 0).astype(float), ones)))
     thorough = Verdict(rows + 0.1, np.zeros(60), 0.0, 60)
     monkeypatch.setattr(_Race, "_near", property(lambda _: np.ones(2, dtype=bool)))
     monkeypatch.setattr(_Race, "_thorough", lambda *_: thorough)
@@ -277,7 +278,7 @@ def test_a_strength_that_was_not_judged_lies_between_its_neighbours():
 
 
 def _seen(n, *strengths):
-    return SeenPath(Judgement(SquaredError(), np.zeros(n), np.ones(n)), list(strengths))
+    return SeenPath(Looks(Judgement(SquaredError(), np.zeros(n), np.ones(n))), list(strengths))
 
 
 def _of_fifty():
@@ -308,7 +309,7 @@ def test_the_path_stops_only_when_it_is_clearly_worse():
 
 @pytest.mark.parametrize(("strengths", "stops_at"), [(9, 9), (11, 11), (13, 6), (100, 6)])
 def test_a_path_is_seen_to_an_end_nearer_than_what_was_waited(monkeypatch, strengths, stops_at):
-    monkeypatch.setattr(Judgement, "seconds_at_first", lambda *_: 1.0)
+    monkeypatch.setattr(Looks, "seconds_at_first", lambda *_: 1.0)
     seen = _seen(50)
     end = _end(Grid(np.geomspace(1.0, 0.1, strengths)), seen)
     fit, losses = _of_fifty(), np.random.default_rng(1).normal(size=50) ** 2
@@ -324,7 +325,7 @@ def test_a_path_whose_rest_takes_next_to_nothing_is_seen_to_its_end():
     seen = _seen(50)
     end = _end(Grid(np.geomspace(1.0, 0.1, 30)), seen)
     fit, losses = _of_fifty(), np.random.default_rng(1).normal(size=50) ** 2
-    assert seen.judgement.seconds_at_first(fit) < 0.01
+    assert seen.looks.seconds_at_first(fit) < 0.01
     for strength, rise in zip(end.grid.values.tolist(), [0.0, *[1.0] * 28, -0.1], strict=True):
         seen.strengths.append(strength)
         seen.add(fit, Verdict(losses + rise, np.zeros(50), 0.0))
@@ -336,14 +337,14 @@ def test_a_path_that_tenths_judge_goes_near_and_the_choice_to_the_optimum():
     rng = np.random.default_rng(0)
     words = sp.random(750, 900, density=0.05, format="csr", random_state=0)
     y = (words.toarray()[:, :20].sum(axis=1) * 4.0 - 2.0 + rng.logistic(size=750) > 0).astype(float)
-    judgement = Judgement(LogLoss(np.array([0, 1])), y, np.ones(750))
+    looks = Looks(Judgement(LogLoss(np.array([0, 1])), y, np.ones(750)))
 
     def problem_at(strength):
         return Problem(Logistic(), L1(strength), words, y, np.ones(750))
 
-    walked, (result, left_out) = _raced(problem_at, np.geomspace(0.5, 0.05, 4), judgement)
+    walked, (result, left_out) = _raced(problem_at, np.geomspace(0.5, 0.05, 4), looks)
     optima = [solve(Fit.at_start(problem_at(strength))).fit for strength in result.strengths]
-    near = [judgement.asks_little(fit) for fit in optima]
+    near = [looks.asks_little(fit) for fit in optima]
     off = [np.linalg.norm(coef - fit.coef) for coef, fit in zip(walked.coefs, optima, strict=True)]
     assert sum(near) >= 2
     assert max(np.array(off)[near]) > 1e-9
@@ -355,7 +356,7 @@ def test_a_path_that_tenths_judge_goes_near_and_the_choice_to_the_optimum():
 
 def _no_solution_below(monkeypatch, limit, of_rows):
     """There is no solution below a limit, or there is, but not without some rows."""
-    first = Judgement.first
+    first = Looks.first
 
     def check(problem):
         if problem.penalty.alpha < limit:
@@ -371,7 +372,7 @@ def _no_solution_below(monkeypatch, limit, of_rows):
         return first(self, solution, leads)
 
     if of_rows:
-        monkeypatch.setattr(Judgement, "first", without_rows)
+        monkeypatch.setattr(Looks, "first", without_rows)
     else:
         monkeypatch.setattr("onefit.tuning.walk.solve_path", solve_path)
 
@@ -379,9 +380,9 @@ def _no_solution_below(monkeypatch, limit, of_rows):
 def test_the_strength_before_one_without_refits_is_judged(monkeypatch):
     _no_solution_below(monkeypatch, 0.01, of_rows=True)
     noiseless = X.sum(axis=1)  # all columns have a say, so that not every strength is judged
-    judgement = Judgement(SquaredError(), noiseless, np.ones(60))
+    looks = Looks(Judgement(SquaredError(), noiseless, np.ones(60)))
     grid = Grid(np.geomspace(0.1, 0.03, 9), automatic=True)
-    result = search_path(grid, lambda strength: replace(_lasso(strength), y=noiseless), judgement)
+    result = search_path(grid, lambda strength: replace(_lasso(strength), y=noiseless), looks)
     assert any(verdict is None for verdict in result.verdicts)
     assert result.verdicts[-1] is not None
     assert 0.01 <= result.strengths[-1] < grid.values[-1]
@@ -393,10 +394,13 @@ def test_a_path_ends_before_a_strength_that_is_added_and_cannot_be_solved(monkey
     _no_solution_below(monkeypatch, limit, of_rows)
 
     noiseless = X[:, 0]  # the risk falls to the end of any path
-    judgement, grid = Judgement(SquaredError(), noiseless, np.ones(60)), Grid(np.geomspace(1.0, 0.1, 6), True)
+    looks, grid = (
+        Looks(Judgement(SquaredError(), noiseless, np.ones(60))),
+        Grid(np.geomspace(1.0, 0.1, 6), True),
+    )
 
     def found():
-        return search_path(grid, lambda strength: replace(_lasso(strength), y=noiseless), judgement)
+        return search_path(grid, lambda strength: replace(_lasso(strength), y=noiseless), looks)
 
     if limit > grid.values[-1]:  # one of those that were asked for
         with pytest.raises(SolverError, match="no minimum"):
@@ -412,11 +416,11 @@ def _rise_that_two_tenths_leave_open(steps):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(800, 60))
     y = X[:, :3].sum(axis=1) + rng.normal(size=800)
-    judgement = Judgement(SquaredError(), y, np.ones(800))
-    seen = SeenPath(judgement, [30.0, 29.0, 1e-9])
+    looks = Looks(Judgement(SquaredError(), y, np.ones(800)))
+    seen = SeenPath(looks, [30.0, 29.0, 1e-9])
     for strength in (30.0, 1e-9):  # nearly the best fit, and one without a penalty
         fit = solve(Fit.at_start(Problem(Squared(), L1(strength), X, y, np.ones(800)))).fit
-        seen.add(fit, judgement.by_tenths(fit, None))
+        seen.add(fit, looks.by_tenths(fit, None))
         if strength == 30.0:  # its neighbour is not judged
             seen.add(fit, None)
     seen.verdicts[2] = seen.verdicts[2]._replace(misses=0.1 * np.ones(800))
@@ -426,7 +430,7 @@ def _rise_that_two_tenths_leave_open(steps):
 def test_a_rise_that_two_tenths_leave_open_is_looked_at_by_all_rows():
     end = _rise_that_two_tenths_leave_open(10_000)
     seen = end.seen
-    judgement = seen.judgement
+    looks = seen.looks
     X, y = seen.fits[0].problem.X, seen.fits[0].problem.y
     assert end.is_past_minimum()
     assert seen.risks[0] == seen.risks[1]
@@ -434,9 +438,9 @@ def test_a_rise_that_two_tenths_leave_open_is_looked_at_by_all_rows():
     refits = [
         solve(Fit.at_start(Problem(Squared(), L1(s), X, y, np.ones(800)).without(part))).fit.eta[part]
         for s in (30.0, 1e-9)
-        for part in np.array_split(judgement.order, 10)
+        for part in np.array_split(looks.order, 10)
     ]
-    exact = (np.concatenate(refits).reshape(2, -1) - y[judgement.order]) ** 2
+    exact = (np.concatenate(refits).reshape(2, -1) - y[looks.order]) ** 2
     np.testing.assert_allclose([seen.risks[0], seen.risks[2]], exact.mean(axis=1), rtol=0.01)
 
 
@@ -458,22 +462,23 @@ def test_a_coarse_path_stops_a_decade_past_its_minimum():
 def test_strengths_out_of_reach_are_told_without_leverages(monkeypatch):
     words, topics = _text(600, 0)
     problem = Problem(Logistic(), L2(1.0), sp.csr_array(words), (topics > 0).astype(float), np.ones(600))
-    judgement, strengths = Judgement(LogLoss(np.arange(2)), problem.y, problem.weights), np.logspace(3, -2, 6)
+    looks = Looks(Judgement(LogLoss(np.arange(2)), problem.y, problem.weights))
+    strengths = np.logspace(3, -2, 6)
 
     def at(strength):
         return replace(problem, penalty=L2(strength))
 
     factored = []
-    first = Judgement.first
+    first = Looks.first
     monkeypatch.setattr(
-        Judgement, "first", lambda own, one, *leads: factored.append(one) or first(own, one, *leads)
+        Looks, "first", lambda own, one, *leads: factored.append(one) or first(own, one, *leads)
     )
-    _, (result, _) = _raced(at, strengths, judgement, "bagged_se")
+    _, (result, _) = _raced(at, strengths, looks, "bagged_se")
     assert 1 <= len(factored) < 6
     told = {float(one.fit.problem.penalty.alpha) for one in factored}
     loose = [j for j, strength in enumerate(strengths) if strength not in told]
-    monkeypatch.setattr(Judgement, "bracket", lambda *_: None)
-    _, (other, _) = _raced(at, strengths, judgement, "bagged_se")
+    monkeypatch.setattr(Looks, "bracket", lambda *_: None)
+    _, (other, _) = _raced(at, strengths, looks, "bagged_se")
     assert len(factored) >= 6
     assert result.best == other.best
     # which factors are at hand decides how fits are solved, to rounding
@@ -481,7 +486,7 @@ def test_strengths_out_of_reach_are_told_without_leverages(monkeypatch):
     for j in loose:
         assert result.approx_errors[j] > other.approx_errors[j]
         exact = leave_out(solve(Fit.at_start(at(strengths[j]))).fit, max_error=0.0)
-        assert abs(judgement.losses(exact).mean() - result.risks[j]) <= result.approx_errors[j]
+        assert abs(looks.judgement.losses(exact).mean() - result.risks[j]) <= result.approx_errors[j]
         assert result.guarantees[j] == "bounded"
 
 
@@ -489,7 +494,7 @@ def test_a_choice_stands_only_beside_strengths_that_were_judged(monkeypatch):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(30, 6))
     y = X[:, 0] + rng.standard_t(3, size=30)
-    judgement, strengths = Judgement(SquaredError(), y, np.ones(30)), np.array([300.0, 30.0, 0.3, 0.01])
+    looks, strengths = Looks(Judgement(SquaredError(), y, np.ones(30))), np.array([300.0, 30.0, 0.3, 0.01])
 
     def at(strength):
         return Problem(EpsilonInsensitive(0.0), L2(strength), X, y, np.ones(30))
@@ -508,7 +513,7 @@ def test_a_choice_stands_only_beside_strengths_that_were_judged(monkeypatch):
     assert walked.best == 3
     monkeypatch.setattr("onefit.tuning.race.UNMINDED", 0.0)
     monkeypatch.setattr("onefit.tuning.race.FITS", 0.0)
-    result, _ = race(walked, at, judgement, "min")
+    result, _ = race(walked, at, looks, "min")
     assert result.best == 1
     np.testing.assert_allclose(result.risks[1], exact[1].mean(), rtol=1e-6)
 

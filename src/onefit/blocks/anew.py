@@ -26,9 +26,9 @@ from onefit.blocks.models import Knots, Points, Quadratic, RemovedRows
 from onefit.blocks.newton import SETTLED, Start, solve_all
 from onefit.blocks.rows import Block, Rows
 from onefit.blocks.step import StepPath
+from onefit.leave_out.frame import FEWEST as LEAST_SAMPLE
 from onefit.leave_out.loose import not_held
 from onefit.leave_out.prove import SEEN
-from onefit.leave_out.sample import FEWEST as LEAST_SAMPLE
 from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
 

@@ -25,6 +25,7 @@ from onefit.solvers.solve import solve
 from onefit.tuning.contest import Contests, contest
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
+from onefit.tuning.looks import Looks
 from onefit.tuning.path import JudgedPath, SearchResult
 from onefit.tuning.paths_without import PathsWithout
 from onefit.tuning.race import race
@@ -92,6 +93,7 @@ def _by_fits(model: SelfTuned, sample: Sample, judgement: Judgement, ratio: floa
     X, kept = (sample.X, None) if fewer is None else (fewer.X, fewer.kept)
     in_dual = model._is_in_dual(sample, ratio)
     inner = sample.inner if fewer is None else InnerProducts(X)
+    looks = Looks(judgement)
 
     def problem_at(strength: float, design: Design = X) -> Problem:
         problem = replace(model._problem(sample, strength, ratio), X=design, inner=inner)
@@ -100,7 +102,7 @@ def _by_fits(model: SelfTuned, sample: Sample, judgement: Judgement, ratio: floa
     result = search_path(
         model._grid(sample, ratio),
         partial(problem_at, design=sample.in_dual(model.fit_intercept)) if in_dual else problem_at,
-        judgement,
+        looks,
         selection=model.selection,
         early_stopping=model.early_stopping,
     )
@@ -109,7 +111,7 @@ def _by_fits(model: SelfTuned, sample: Sample, judgement: Judgement, ratio: floa
         result = replace(result, coefs=coefs, levels=levels, solved={}, last=None)
 
     def raced() -> tuple[SearchResult, LeftOut]:
-        found, left_out = race(result, problem_at, judgement, model.selection)
+        found, left_out = race(result, problem_at, looks, model.selection)
         if fewer is None:
             return found, left_out
         problem = model._problem(sample, float(found.strengths[found.best]), ratio)

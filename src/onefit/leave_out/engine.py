@@ -23,13 +23,14 @@ from onefit.fit import Fit
 from onefit.leave_out.draws import NEGLIGIBLE
 from onefit.leave_out.follow import cost as following
 from onefit.leave_out.follow import has_paths
+from onefit.leave_out.frame import FEWEST, is_regular
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.parts import tell_by_parts
 from onefit.leave_out.patterns import step_is_exact
 from onefit.leave_out.probed import as_close_as_asked
 from onefit.leave_out.refit import Progress
 from onefit.leave_out.result import LeftOut
-from onefit.leave_out.sample import FEWEST, is_regular, sample
+from onefit.leave_out.sample import sample
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import State
 from onefit.leave_out.step_bounds import cost_of_closer_bounds

@@ -25,7 +25,7 @@ from onefit.tuning.grid import (
     WORTH_STOPPING,
     Grid,
 )
-from onefit.tuning.judgement import FIRST, Judgement
+from onefit.tuning.looks import FIRST, Looks
 from onefit.tuning.pulls import largest_by_chance, largest_pull, usual_by_chance
 from onefit.tuning.sample import judged
 from onefit.tuning.seen_path import SeenPath
@@ -55,8 +55,8 @@ class PathEnd:
         return 0.0 if visited and goes_through(visited[-1]) else self.grid.apart
 
     @cached_property
-    def _judgement(self) -> Judgement:
-        return self.seen.judgement
+    def _looks(self) -> Looks:
+        return self.seen.looks
 
     def is_past_minimum(self) -> bool:
         """Whether the last risk is clearly above the smallest one."""
@@ -101,7 +101,7 @@ class PathEnd:
     def _largest_pull(self) -> float:
         """Largest product of a column with the gradient of the last fit, in standard errors."""
         fit = self.seen.visited[-1]
-        own = mean_and_error(self._judgement.losses_in(fit), self.seen.weights)[0]
+        own = mean_and_error(self._looks.judgement.losses_in(fit), self.seen.weights)[0]
         return largest_pull(fit, float(np.sqrt(min(max(own, 0.0) / max(self.seen.risks[-1], TINY), 1.0))))
 
     def is_at(self) -> bool:
@@ -129,7 +129,7 @@ class PathEnd:
         judging = min(rest.size, np.ceil(decades / max(APART, self.grid.apart)))
         visits = min(rest.size, np.ceil(decades / self.apart)) if self.apart else rest.size
         fits = visits * min(cost_along_path(fit, before.coef).seconds, apart_cost(fit))
-        return fits + judging * self._judgement.seconds_at_first(fit)
+        return fits + judging * self._looks.seconds_at_first(fit)
 
     def _is_wanting(self, place: int, *, is_clear: bool) -> bool:
         """Whether a strength is to be judged better before a path ends by it, even if a rise seems clear.
@@ -141,7 +141,7 @@ class PathEnd:
             return False
         if known.left_out:
             return not is_clear and 0 < known.seen < len(known.losses)
-        return not np.isfinite(known.error) and self._judgement.is_sampled(self.seen.fit(place))
+        return not np.isfinite(known.error) and self._looks.is_sampled(self.seen.fit(place))
 
     def _closer(self, places: list[int]) -> bool:
         """Judge strengths better, where that takes less than the rest of the path; whether it did."""
@@ -155,14 +155,14 @@ class PathEnd:
         """Seconds that the rows take which were not left out in tenths, or those of a sample."""
         known, fit = self.seen.verdicts[place], self.seen.fit(place)
         if known is None or not known.seen:
-            return Seconds.of(fit).with_forms + self._judgement.seconds(fit, FIRST)
-        return self._judgement.seconds_by_tenths(fit, known)
+            return Seconds.of(fit).with_forms + self._looks.seconds(fit, FIRST)
+        return self._looks.seconds_by_tenths(fit, known)
 
     def _see_more(self, place: int) -> None:
         """Leave out what is left of the rows, where they leave in tenths; else a sample."""
         known, fit = self.seen.verdicts[place], self.seen.fit(place)
         if known is not None and known.seen:
-            closer = self._judgement.by_tenths(fit, None, len(known.losses), known)
+            closer = self._looks.by_tenths(fit, None, len(known.losses), known)
         else:
-            closer = self._judgement.sample(solve(fit), FIRST)
+            closer = self._looks.sample(solve(fit), FIRST)
         self.seen.learn(place, closer)

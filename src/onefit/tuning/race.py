@@ -29,7 +29,7 @@ from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
 from onefit.tuning.contest import IN_REACH
-from onefit.tuning.judgement import FIRST, Judgement
+from onefit.tuning.looks import FIRST, Looks
 from onefit.tuning.path import SearchResult, of_verdicts
 from onefit.tuning.sample import Stepped, Verdict, beside, halfway, judged
 from onefit.tuning.selection import Selection, smallest
@@ -41,7 +41,7 @@ FITS = 10.0  # times the fits of the path that a race may cost, as much as ten f
 def race(
     result: SearchResult,
     problem_at: Callable[[float], Problem],
-    judgement: Judgement,
+    looks: Looks,
     selection: Selection,
 ) -> tuple[SearchResult, LeftOut]:
     """Judge strengths better until the choice stands.
@@ -54,8 +54,8 @@ def race(
         Of the fit at the chosen strength, which is judged thoroughly.
     """
     entrants: list[_Entrant] = []
-    entrants += [_Entrant(j, result, problem_at, judgement, entrants) for j in range(len(result.verdicts))]
-    running = _Race(result, judgement, selection, list(result.verdicts), entrants)
+    entrants += [_Entrant(j, result, problem_at, looks, entrants) for j in range(len(result.verdicts))]
+    running = _Race(result, looks, selection, list(result.verdicts), entrants)
     with one_thread_if_small(problem_at(float(result.strengths[0])).X):
         running.run()
         left_out = running.finish()
@@ -76,7 +76,7 @@ class _Entrant:
     place: int
     path: SearchResult
     problem_at: Callable[[float], Problem]
-    judgement: Judgement
+    looks: Looks
     others: list[_Entrant] = field(default_factory=list)
 
     @cached_property
@@ -102,7 +102,7 @@ class _Entrant:
     @cached_property
     def is_sampled(self) -> bool:
         """Whether some of the rows tell it from others."""
-        return self.judgement.is_sampled(self.fit)
+        return self.looks.is_sampled(self.fit)
 
     @cached_property
     def stepped(self) -> Stepped:
@@ -111,7 +111,7 @@ class _Entrant:
         near = min(others, key=lambda one: abs(one.place - self.place), default=None)
         begun = None if near is None else near.stepped.state
         leads = None if begun is None else Leads.of(begun.found, begun.leads)
-        found = self._stepped_before or self.judgement.stepped(self.solution, leads)
+        found = self._stepped_before or self.looks.stepped(self.solution, leads)
         found.state.leads = leads or found.state.leads
         return found
 
@@ -136,7 +136,7 @@ class _Race:
     """Strengths, what is known of them, and what it took."""
 
     result: SearchResult
-    judgement: Judgement
+    looks: Looks
     selection: Selection
     verdicts: list[Verdict | None]
     entrants: list[_Entrant]
@@ -162,7 +162,7 @@ class _Race:
 
     def _judges_alike(self) -> bool:
         """Judge the best by tenths by all rows, where others near it are: the two miss different things."""
-        n = len(self.judgement.order)
+        n = len(self.looks.order)
         seen = [j for j, rival in self._rivals.items() if rival.seen and self.entrants[j].is_sampled]
         if not seen or self._rivals_are_alike:
             return False
@@ -171,7 +171,7 @@ class _Race:
         if not self._affords(seconds):
             return False
         self.spent += seconds
-        self.verdicts[one.place] = self.judgement.sample(one.solution, n, stepped=one.stepped)
+        self.verdicts[one.place] = self.looks.sample(one.solution, n, stepped=one.stepped)
         return True
 
     def finish(self) -> LeftOut:
@@ -195,7 +195,7 @@ class _Race:
         others = judged(self.verdicts)
         count, held = max(known.left_out for known in others.values()), smallest(self.result.risks)
         by_tenths = any(known.seen for known in ([others[held]] if held in others else others.values()))
-        if by_tenths or count < len(self.judgement.order):
+        if by_tenths or count < len(self.looks.order):
             self._judge(j, count, by_tenths=by_tenths)
         else:
             self.verdicts[j] = self._thorough(j)
@@ -220,13 +220,14 @@ class _Race:
     def _is_as_good(self, j: int) -> bool:
         """Whether a strength can hardly be told from the choice."""
         rise, error = mean_and_error(
-            self.result.losses[:, j] - self.result.losses[:, self.result.best], self.judgement.unit_weights
+            self.result.losses[:, j] - self.result.losses[:, self.result.best],
+            self.looks.judgement.unit_weights,
         )
         return bool(abs(rise) <= KNOWN * error)
 
     def _next(self) -> list[tuple[int, int]]:
         """Strengths to judge next, and by how many rows; none where the choice stands."""
-        result, n = self.result, len(self.judgement.order)
+        result, n = self.result, len(self.looks.order)
         if np.all(np.isnan(result.risks)):
             return []
         least = smallest(result.risks)
@@ -284,7 +285,7 @@ class _Race:
         if verdict is None:
             return -1
         well = verdict.settled or verdict.error <= KNOWN * self.result.std_errors[j]
-        return len(self.judgement.order) if well and not verdict.solved else verdict.left_out
+        return len(self.looks.order) if well and not verdict.solved else verdict.left_out
 
     def _blur(self, which: Index, least: int) -> Array:
         """Errors of differences to the smallest risk that samples leave, in units of the whole error."""
@@ -299,7 +300,7 @@ class _Race:
     def _judge(self, j: int, count: int, *, by_tenths: bool = False) -> None:
         if self._is_in_part(j):
             one, known = self.entrants[j], self.verdicts[j]
-            self.verdicts[j] = self.judgement.better(
+            self.verdicts[j] = self.looks.better(
                 one.fit, count, known, lambda: one.solution, lambda: one.stepped, by_tenths=by_tenths
             )
         else:
@@ -309,15 +310,15 @@ class _Race:
         """Whether a strength is judged by some of the rows."""
         known = self.verdicts[j]
         by_tenths = known is not None and known.seen > 0
-        return by_tenths or self.entrants[j].is_sampled or self.judgement.leave_together(self.entrants[j].fit)
+        return by_tenths or self.entrants[j].is_sampled or self.looks.leave_together(self.entrants[j].fit)
 
     def _seconds(self, j: int, count: int) -> float:
         if not self._is_in_part(j):
             return 0.0
-        return self.judgement.seconds(self.entrants[j].fit, count, self.verdicts[j])
+        return self.looks.seconds(self.entrants[j].fit, count, self.verdicts[j])
 
     def _choose(self) -> None:
-        held, weights = self.result, self.judgement.unit_weights
+        held, weights = self.result, self.looks.judgement.unit_weights
         for j in np.flatnonzero(~held.is_visited).tolist():
             if self.verdicts[j] is not None:
                 held = _with_end(held, j, self.entrants[j].fit)
@@ -328,12 +329,12 @@ class _Race:
     def _thorough(self, j: int) -> Verdict:
         solution, known = self.entrants[j].solution, self.verdicts[j]
         apart = None if known is None else known.apart
-        by_factor = self.judgement.sets is None and RowsAlone.where_they_pay(solution.fit) is None
+        by_factor = self.looks.judgement.sets is None and RowsAlone.where_they_pay(solution.fit) is None
         begun = self.entrants[j].stepped.state if by_factor else None
-        left_out = self.finished[j] = self.judgement.thoroughly(solution, REPORTED, apart, begun)
+        left_out = self.finished[j] = self.looks.judgement.thoroughly(solution, REPORTED, apart, begun)
         if self.entrants[j].is_sampled:
-            self.spent += self.judgement.seconds(solution.fit, len(self.judgement.order))
-        return self.judgement.verdict(left_out, len(self.judgement.order))
+            self.spent += self.looks.seconds(solution.fit, len(self.looks.order))
+        return self.looks.judgement.verdict(left_out, len(self.looks.order))
 
     def _affords(self, more: float) -> bool:
         """Whether the race may take so many seconds more."""

@@ -10,7 +10,7 @@ from onefit._typing import Array
 from onefit.fit import Fit
 from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
-from onefit.tuning.judgement import Judgement
+from onefit.tuning.looks import Looks
 from onefit.tuning.sample import Verdict, judged
 from onefit.tuning.selection import smallest
 
@@ -21,7 +21,7 @@ class SeenPath:
 
     Attributes
     ----------
-    judgement : Judgement
+    looks : Looks
         By which risks are told.
     strengths : list of float
         One more than the others while a strength is solved and judged.
@@ -35,7 +35,7 @@ class SeenPath:
         By place, solutions of whose risk no more is known than bounds.
     """
 
-    judgement: Judgement
+    looks: Looks
     strengths: list[float] = field(default_factory=list)
     fits: list[Fit | None] = field(default_factory=list)
     verdicts: list[Verdict | None] = field(default_factory=list)
@@ -70,7 +70,7 @@ class SeenPath:
     @property
     def weights(self) -> Array:
         """Of what counts in a risk."""
-        return self.judgement.unit_weights
+        return self.looks.judgement.unit_weights
 
     @property
     def least(self) -> int:

@@ -20,7 +20,7 @@ from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve, solve_path
 from onefit.tuning.contest import OUT_OF_REACH
 from onefit.tuning.grid import APART, Grid
-from onefit.tuning.judgement import Judgement
+from onefit.tuning.looks import Looks
 from onefit.tuning.path import SearchResult, of_verdicts
 from onefit.tuning.path_end import PathEnd
 from onefit.tuning.paths_without import PathsWithout
@@ -34,7 +34,7 @@ NUMBERS = 10  # that are known of a row, about
 def search_path(
     grid: Grid,
     problem_at: Callable[[float], Problem],
-    judgement: Judgement,
+    looks: Looks,
     *,
     selection: Selection = "min",
     early_stopping: bool = True,
@@ -50,7 +50,7 @@ def search_path(
         From the strongest penalty to the weakest, and on at either end while the risk falls there.
     problem_at : callable
         The problem at a strength.
-    judgement : Judgement
+    looks : Looks
         How left-out predictors are judged.
     selection : "bagged_se", "bagged", "min" or "1se"
         How the strength is chosen: ``tuning.selection``.
@@ -61,7 +61,7 @@ def search_path(
         by what the grid says, but for those beside the smallest risk.
     """
     grid = grid if early_stopping else replace(grid, apart=0.0)
-    walk = Walk(grid, judgement, problem_at)
+    walk = Walk(grid, looks, problem_at)
     walk.go_down(early_stopping=early_stopping)
     walk.go_up()
     walk.look_beside()
@@ -123,14 +123,14 @@ class Walk:
     """The way along a path: which strengths are visited, and by what each is judged."""
 
     grid: Grid
-    judgement: Judgement
+    looks: Looks
     problem_at: Callable[[float], Problem]
     leads: Leads | None = None  # of rows that were solved without themselves
 
     @cached_property
     def seen(self) -> SeenPath:
         """What was found so far."""
-        return SeenPath(self.judgement)
+        return SeenPath(self.looks)
 
     @cached_property
     def end(self) -> PathEnd:
@@ -145,14 +145,14 @@ class Walk:
     @cached_property
     def _without(self) -> PathsWithout:
         """Paths without each of the sets that are judged."""
-        return PathsWithout(self.judgement)
+        return PathsWithout(self.looks.judgement)
 
     # --- to weaker strengths -----------------------------------------------------------------------------
 
     def go_down(self, *, early_stopping: bool = True) -> None:
         """Go to the end of the grid, on while the risk falls; or stop past its minimum."""
         with self._or_end():
-            for solution in map(_in_the_middle, solve_path(self._problems(), self.judgement.asks_little)):
+            for solution in map(_in_the_middle, solve_path(self._problems(), self.looks.asks_little)):
                 self._take(solution)
                 if self.end.is_past_minimum() and early_stopping:
                     break
@@ -200,8 +200,8 @@ class Walk:
 
     def _take(self, solution: Solution) -> None:
         """Take in the next strength, judged if it is not too near to the last that was."""
-        near = self.judgement.takes_more(solution.fit) and not self._is_due(APART)
-        between = None if near else self.judgement.bracket(solution)
+        near = self.looks.takes_more(solution.fit) and not self._is_due(APART)
+        between = None if near else self.looks.bracket(solution)
         place = len(self.seen.fits)
         self.seen.add(solution.fit, between or (None if near else self._first(solution)))
         if between is not None:
@@ -240,7 +240,7 @@ class Walk:
         near = min(known, key=lambda one: abs(one[0] - place), default=None)
         serving = self.kept.last if near is None else near[1].curvature
         problem = self.problem_at(self.seen.strengths[place])
-        solution = _in_the_middle(solve(Fit(problem, coef, level), serving, self.judgement.asks_little))
+        solution = _in_the_middle(solve(Fit(problem, coef, level), serving, self.looks.asks_little))
         self.seen.fits[place] = solution.fit
         self._judge(place, solution)
 
@@ -248,7 +248,7 @@ class Walk:
 
     def _first(self, solution: Solution) -> Verdict:
         """What is known of a strength at little cost."""
-        return self._without.verdict(solution.fit) or self.judgement.first(solution, self.leads)
+        return self._without.verdict(solution.fit) or self.looks.first(solution, self.leads)
 
     def _judge(self, place: int, solution: Solution) -> None:
         self.seen.learn(place, self._first(solution))
@@ -277,7 +277,7 @@ class Walk:
         """Keep what others may go on from: a solution, and what is known of its rows."""
         lowest, verdict = self.seen.least_but_bounds, self.seen.verdicts[place]
         self.kept.last = solution.curvature
-        if not self.judgement.asks_little(solution.fit):
+        if not self.looks.asks_little(solution.fit):
             self.kept.keep(solution, is_lowest=lowest == place)
         if verdict is None or verdict.leads is None:
             return

@@ -26,7 +26,8 @@ from onefit.problem import Problem
 from onefit.risk.means import paired_errors
 from onefit.solvers import coordinate_descent, sweeps
 from onefit.solvers.solve import solve
-from onefit.tuning.judgement import FIRST, TENTHS, Judgement
+from onefit.tuning.judgement import Judgement
+from onefit.tuning.looks import FIRST, TENTHS, Looks
 from onefit.tuning.sample import Verdict
 
 
@@ -116,10 +117,10 @@ def test_without_all_rows_of_a_class_no_fit_begins_where_another_ran_off_to(pena
 def test_rows_leave_in_tenths_where_what_they_are_held_against_did(monkeypatch):
     """Though two tenths hold fewer rows than a sample, if they take less."""
     fit = solve(Fit.at_start(_problem(120, 300, L1(0.3), 0.2, Logistic()))).fit
-    judge = Judgement(SquaredError(), fit.problem.y, np.ones(120))
-    monkeypatch.setattr("onefit.tuning.judgement.cost_of_some", lambda *_: 1e3)
-    assert not judge._pays_by_tenths(fit, 120)
-    assert judge._pays_by_tenths(fit, 120, alike=True)
+    looks = Looks(Judgement(SquaredError(), fit.problem.y, np.ones(120)))
+    monkeypatch.setattr("onefit.tuning.looks.cost_of_some", lambda *_: 1e3)
+    assert not looks._pays_by_tenths(fit, 120)
+    assert looks._pays_by_tenths(fit, 120, alike=True)
 
 
 def test_fits_without_parts_are_kept_while_they_take_little_room(monkeypatch):
@@ -214,14 +215,14 @@ def test_fits_as_large_as_the_sample_begin_by_tenths(n):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(n, 4 * n))
     y = X[:, :5].sum(axis=1) + rng.normal(size=n)
-    judgement = Judgement(SquaredError(), y, np.ones(n))
+    looks = Looks(Judgement(SquaredError(), y, np.ones(n)))
     top = np.abs(X.T @ (y - y.mean())).max()
     weak, strong = (
         solve(Fit.at_start(Problem(Squared(), L1(share * top), X, y, np.ones(n)))) for share in (1e-3, 0.5)
     )
     assert weak.fit.tangent.size >= 0.95 * n
-    assert judgement.first(strong).seen == 0
-    found = judgement.first(weak)
+    assert looks.first(strong).seen == 0
+    found = looks.first(weak)
     assert FIRST <= found.seen < FIRST + n / 10
     parts = [rows for rows in factor_free.parts_of(n) if not np.isnan(found.apart[rows]).any()]
     assert sum(map(len, parts)) == found.seen
@@ -237,7 +238,7 @@ def test_strengths_of_several_classes_whose_rows_are_dear_are_told_apart_by_all_
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 12))
     y = (0.5 * X @ rng.normal(size=(12, 6)) + rng.gumbel(size=(600, 6))).argmax(axis=1).astype(float)
-    monkeypatch.setattr("onefit.tuning.judgement.ALONE", 0.0)
+    monkeypatch.setattr("onefit.tuning.looks.ALONE", 0.0)
     path = onefit.LogisticLOO(Cs=[1e-3, 0.1, 10.0], selection="min").fit(X, y)
     risks = []
     for C in path.Cs_:
@@ -274,12 +275,12 @@ def test_single_precision_judges_a_strength_where_a_factor_is_dear(strength):
     """And says how far it may be off: bounds hold; the factor in double precision is for the choice alone."""
     problem = replace(_problem(1000, 3000, L2(strength), 0.01, store=sp.csr_array), weights=np.ones(1000))
     metric = LogLoss(np.array([0, 1]))
-    judgement = Judgement(metric, problem.y, np.ones(1000))
+    looks = Looks(Judgement(metric, problem.y, np.ones(1000)))
     solution = solve(Fit.at_start(problem))
-    rough = judgement.stepped(solution)
+    rough = looks.stepped(solution)
     assert not solution.curvature.is_factored
     exact = leave_out(solution.fit, max_error=np.inf)
-    np.testing.assert_allclose(rough.losses, judgement.losses(exact), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(rough.losses, looks.judgement.losses(exact), rtol=1e-3, atol=1e-5)
     known = rough.state.found
     assert np.isfinite(known.bounds).all() == (strength > 1)
     for i in np.flatnonzero(np.isfinite(known.bounds))[::200]:
@@ -313,19 +314,19 @@ def test_steps_towards_rows_that_leave_together_stop_sweeping_early(monkeypatch)
 def test_a_look_by_tenths_is_near_to_the_risk_of_refits_without_a_tenth(penalty):
     problem = _problem(750, 900, penalty, 0.05, store=sp.csr_array)
     metric = LogLoss(np.array([0, 1])) if isinstance(problem.loss, Logistic) else Deviance(problem.loss)
-    judgement = Judgement(metric, problem.y, np.ones(750))
+    looks = Looks(Judgement(metric, problem.y, np.ones(750)))
     solution = solve(Fit.at_start(problem))
-    found = judgement.by_tenths(*solution)
+    found = looks.by_tenths(*solution)
     exact = np.empty(750)
-    for part in np.array_split(judgement.order, 10):
+    for part in np.array_split(looks.order, 10):
         refit = solve(Fit.at_start(problem.without(part))).fit.eta[part]
         exact[part] = np.logaddexp(0.0, refit) - problem.y[part] * refit
     assert abs(found.losses.mean() - exact.mean()) <= 3.0 * np.linalg.norm(found.misses)
     assert found.error == np.inf
     assert found.solved == 0
-    seen = np.concatenate(np.array_split(judgement.order, 10)[:TENTHS])
+    seen = np.concatenate(np.array_split(looks.order, 10)[:TENTHS])
     assert found.losses[seen].mean() == pytest.approx(exact[seen].mean(), rel=0.03)
-    whole = judgement.better(solution.fit, 750, found, lambda: solution, lambda: judgement.stepped(solution))
+    whole = looks.better(solution.fit, 750, found, lambda: solution, lambda: looks.stepped(solution))
     assert whole.seen == 750
     assert not whole.misses.any()
     np.testing.assert_array_equal(whole.losses[seen], found.losses[seen])
@@ -359,10 +360,10 @@ def test_rows_of_a_sample_are_as_refits_have_them(loss, penalty):
     problem = _problem(30, 24, penalty, loss=loss)
     metrics = {Logistic: LogLoss(np.array([0, 1])), Squared: SquaredError(), Poisson: Deviance(Poisson())}
     metric = metrics[type(loss)]
-    judgement = Judgement(metric, problem.y, problem.weights)
+    looks = Looks(Judgement(metric, problem.y, problem.weights))
     solution = solve(Fit.at_start(problem))
     rows = np.arange(1, 30, 3)
-    found = leave_some_out(begin(*solution, judgement.yardstick), rows, judgement.yardstick).eta
+    found = leave_some_out(begin(*solution, looks.judgement.yardstick), rows, looks.judgement.yardstick).eta
     refits = [float(solve(Fit.at_start(problem.without(int(i)))).fit.eta[i]) for i in rows]
     np.testing.assert_allclose(found, refits, rtol=1e-3, atol=1e-3)
 
@@ -378,9 +379,9 @@ def test_samples_hold_the_exact_risk_in_95_per_cent(strength):
         solution = solve(Fit.at_start(Problem(Logistic(), L1(strength), X, y, weights)))
         exact = metric.losses(y, leave_out(solution.fit, max_error=0.0).eta)
         for order in range(10):
-            judgement = Judgement(metric, y, weights)
-            judgement.__dict__["order"] = np.random.default_rng(order).permutation(120)
-            found = judgement.sample(solution, 48)
+            looks = Looks(Judgement(metric, y, weights))
+            looks.__dict__["order"] = np.random.default_rng(order).permutation(120)
+            found = looks.sample(solution, 48)
             assert found.solved < 120
             held.append(abs(np.average(found.losses - exact, weights=weights)) <= found.error)
     assert binomtest(int(np.sum(held)), len(held), 0.95, alternative="less").pvalue > 0.01
@@ -391,11 +392,11 @@ def test_where_closer_bounds_tell_the_risk_no_row_is_solved(loss):
     problem = _problem(400, 10, L2(1.0), loss=loss)
     solution = solve(Fit.at_start(problem))
     metric = LogLoss(np.array([0, 1])) if isinstance(loss, Logistic) else Deviance(loss)
-    judgement = Judgement(metric, problem.y, problem.weights)
-    found = judgement.better(solution.fit, 48, None, lambda: solution, lambda: judgement.stepped(solution))
+    looks = Looks(Judgement(metric, problem.y, problem.weights))
+    found = looks.better(solution.fit, 48, None, lambda: solution, lambda: looks.stepped(solution))
     assert (found.solved, found.proven) == (0, True)
     assert not found.misses.any()
-    exact = judgement.losses(leave_out(solution.fit, max_error=0, curvature=solution.curvature))
+    exact = looks.judgement.losses(leave_out(solution.fit, max_error=0, curvature=solution.curvature))
     off = abs(np.average(found.losses - exact, weights=problem.weights))
     deviation = np.sqrt(np.cov(exact, aweights=problem.weights) / 400)
     assert off <= found.error <= 0.1 * deviation * 1.1
@@ -464,13 +465,13 @@ def _squares_of_refits(alpha, X, y):
 
 def test_rivals_of_fits_that_left_in_tenths_leave_so_too_though_some_left_alone_before(monkeypatch):
     fit = solve(Fit.at_start(_problem(120, 300, L1(0.3), 0.2, Logistic()))).fit
-    judge = Judgement(SquaredError(), fit.problem.y, np.ones(120))
+    looks = Looks(Judgement(SquaredError(), fit.problem.y, np.ones(120)))
     alone = Verdict(np.zeros(120), np.zeros(120), 0.1, solved=48)
-    monkeypatch.setattr("onefit.tuning.judgement.cost_of_some", lambda *_: 1e3)
-    assert not judge._pays_by_tenths(fit, 120, alone)
-    assert judge._pays_by_tenths(fit, 120, alone, alike=True)
-    monkeypatch.setattr("onefit.tuning.judgement.cost_of_some", lambda *_: 0.0)  # single rows take less
-    assert not judge._pays_by_tenths(fit, 120, alone, alike=True)
+    monkeypatch.setattr("onefit.tuning.looks.cost_of_some", lambda *_: 1e3)
+    assert not looks._pays_by_tenths(fit, 120, alone)
+    assert looks._pays_by_tenths(fit, 120, alone, alike=True)
+    monkeypatch.setattr("onefit.tuning.looks.cost_of_some", lambda *_: 0.0)  # single rows take less
+    assert not looks._pays_by_tenths(fit, 120, alone, alike=True)
 
 
 def test_parts_that_steps_do_not_bring_there_are_taken_alone_if_they_are_asked_for(monkeypatch):
@@ -537,7 +538,7 @@ def test_parts_of_tall_tables_leave_by_the_factor_of_another_strength(loss):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
 def test_strengths_of_tall_tables_are_told_by_fits_without_each_tenth(classes, weighted, store, monkeypatch):
-    monkeypatch.setattr("onefit.tuning.judgement.take_less_than_bounds", lambda _: True)
+    monkeypatch.setattr("onefit.tuning.looks.take_less_than_bounds", lambda _: True)
     rng = np.random.default_rng(0)
     n, p = 1900, 30
     X = rng.normal(size=(n, p)) * (rng.random((n, p)) < 0.5)

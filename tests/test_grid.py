@@ -51,6 +51,46 @@ class TestGrid:
         )
         np.testing.assert_allclose(found.predict(X), wanted.predict(X), rtol=1e-6)
 
+    @pytest.mark.parametrize("scoring", [None, "r2"])
+    def test_of_each_split_it_says_what_grid_search_says(self, sample, scoring):
+        X, y, _ = sample
+        grids = [{"alpha": [0.1, 1.0]}, {"alpha": [5.0, 2.0], "fit_intercept": [True, False]}]
+        found = GradientSearchCV(Ridge(), grids, cv=5, scoring=scoring).fit(X, y)
+        wanted = GridSearchCV(Ridge(), grids, cv=5, scoring=scoring or SQUARED).fit(X, y)
+        assert found.cv_results_["params"] == wanted.cv_results_["params"]
+        for name in ["std_test_score", *(f"split{k}_test_score" for k in range(5))]:
+            np.testing.assert_allclose(found.cv_results_[name], wanted.cv_results_[name])
+        for name in ("param_alpha", "param_fit_intercept"):
+            own, theirs = (one.cv_results_[name] for one in (found, wanted))
+            np.testing.assert_array_equal(own.mask, theirs.mask)
+            assert own.compressed().tolist() == theirs.compressed().tolist()
+        assert found.n_splits_ == wanted.n_splits_ == 5
+        assert not found.multimetric_
+
+    def test_splits_of_a_search_between_bounds(self, sample):
+        X, y, weights = sample
+        sets = [np.arange(0, 10), np.arange(10, 25), np.arange(25, N)]
+        cv = [(np.setdiff1d(np.arange(N), rows), rows) for rows in sets]
+        found = GradientSearchCV(Ridge(), {"alpha": (1e-2, 1e2)}, cv=cv).fit(X, y, weights)
+        for k, (training, rows) in enumerate(cv):
+            model = Ridge(**found.best_params_).fit(X[training], y[training], weights[training])
+            own = np.average((y[rows] - model.predict(X[rows])) ** 2, weights=weights[rows])
+            assert found.cv_results_[f"split{k}_test_score"][found.best_index_] == pytest.approx(-own)
+        of_rows = GradientSearchCV(Ridge(), {"alpha": (1e-2, 1e2)}).fit(X, y)
+        assert of_rows.n_splits_ == N
+        assert "std_test_score" not in of_rows.cv_results_
+
+    def test_a_split_of_one_class_has_no_area(self, sample, labels):
+        X = sample[0]
+        order = np.argsort(labels, kind="stable")
+        few = order[:5], order[5:]  # of one class alone, and the others
+        cv = [(np.setdiff1d(order, rows), rows) for rows in (few[0], few[1][::2], few[1][1::2])]
+        found = GradientSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=cv, scoring="roc_auc")
+        results = found.fit(X, labels).cv_results_
+        assert np.isnan(results["split0_test_score"]).all()
+        assert np.isfinite(results["split1_test_score"]).all()
+        assert np.isfinite(results["mean_test_score"]).all()
+
     def test_of_two_values_that_are_no_numbers(self, sample):
         X, y, _ = sample
         found = GradientSearchCV(Ridge(), {"fit_intercept": [True, False]}).fit(X + 3.0, y)

@@ -8,7 +8,7 @@ import pytest
 import onefit
 from onefit.estimators.searched import SearchedModel
 from onefit.risk.folds import k_fold
-from onefit.tuning.judges import HeldOutJudge
+from onefit.tuning.held_out import HeldOutJudge
 from onefit.tuning.objective import objective_of
 
 cp = pytest.importorskip("cvxpy")

@@ -70,9 +70,7 @@ def audited(
     rng: int | np.random.Generator | None,
 ) -> Audit:
     """Audit the formula by refits of the estimator itself; what is drawn are rows, or sets of them."""
-    order = np.argsort(result.rows, kind="stable")
-    first = np.empty(len(order), dtype=np.intp)
-    first[np.argsort(folds.rows, kind="stable")] = order  # the entry of each of folds.rows
+    first = folds.entries(result.rows)
     assert result._left_out is not None
     training = reading.metric.losses(reading.target[result.rows], result._left_out.fit.eta[result.rows])
     weights = sample.weights(folds.n)[folds.rows]

@@ -16,7 +16,8 @@ from onefit.problem import Problem
 from onefit.risk import folds
 from onefit.solvers.solve import solve
 from onefit.tuning.descent import DescentPlan, descend
-from onefit.tuning.judges import HeldOutJudge, Judge, Judged, LeaveOneOutJudge
+from onefit.tuning.held_out import HeldOutJudge
+from onefit.tuning.judges import Judge, Judged, LeaveOneOutJudge
 from onefit.tuning.objective import RiskObjective
 from onefit.tuning.optimizers import lbfgs
 from onefit.tuning.space import Domain, Space
@@ -68,7 +69,7 @@ def test_ways_down_reach_the_bottom(optimizer):
     length = 0.03 if optimizer == "constant" else 0.1  # below 2 over the largest curvature, 60
     found = descend(objective, _plan(optimizer, learning_rate=length))
     np.testing.assert_allclose(found.t, 1.0, atol=1e-3 if optimizer == "adam" else 1e-5)
-    assert found.value == min(value for _, value in objective.visited)
+    assert found.value == min(point.value for point in objective.visited)
 
 
 @pytest.mark.parametrize("value", [1e-9, 1.0, 1e9])
@@ -106,7 +107,7 @@ def test_risks_that_are_nowhere_finite_are_refused():
 def test_random_starts_are_within_the_bounds_and_spread():
     objective = RiskObjective(*_strengths(4), _Bowl(np.eye(4)))
     descend(objective, _plan("projected", n_starts=4, max_iter=1))
-    points = np.array([t for t, _ in objective.visited])
+    points = np.array([point.t for point in objective.visited])
     assert points.min() >= -3.0 - 1e-12
     assert points.max() <= 4.0 + 1e-12
     assert np.ptp(points, axis=0).min() > 2.0

@@ -15,7 +15,7 @@ from onefit.metrics import SquaredError
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Moments, Problem
 from onefit.solvers.solve import solve
-from onefit.tuning.judges import HeldOutJudge
+from onefit.tuning.held_out import HeldOutJudge
 
 N, P = 60, 8
 RNG = np.random.default_rng(0)

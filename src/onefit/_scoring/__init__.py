@@ -10,11 +10,13 @@ shares s of the rows in all weight, the value of row i is the score and its deri
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.stats import rankdata
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import get_scorer
 from sklearn.metrics import get_scorer_names as scorer_names
 
@@ -34,6 +36,7 @@ __all__ = [
     "is_of_means",
     "row_losses",
     "score",
+    "score_or_none",
     "scorer_names",
 ]
 
@@ -137,6 +140,16 @@ def score(scoring: Scoring, pooled: Pooled) -> float:
     formula = _formula(name, pooled)
     found = _by_scorer(name, pooled) if formula is None else -float(pooled.shares @ formula(pooled))
     return sign * found
+
+
+def score_or_none(scoring: Scoring, pooled: Pooled) -> float:
+    """The same, NaN where rows are too few or too much alike, as those of one class for an area."""
+    with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        try:
+            return score(scoring, pooled)
+        except ValueError:
+            return np.nan
 
 
 def is_of_means(scoring: Scoring) -> bool:

@@ -31,8 +31,9 @@ from onefit.convex_program.program import SplitProgram, solved_data
 from onefit.exceptions import SolverError, UnsupportedModelError
 from onefit.leave_out.sets import Folds
 from onefit.problem import Problem
-from onefit.tuning.judges import HeldOutJudge, Judge, LeaveOneOutJudge
-from onefit.tuning.objective import Objective, RiskObjective, objective_of
+from onefit.tuning.held_out import HeldOutJudge
+from onefit.tuning.judges import Judge, LeaveOneOutJudge
+from onefit.tuning.objective import Objective, RiskObjective, Visited, objective_of
 from onefit.tuning.space import Domain, Space
 
 STEP = 1e-4  # by which a parameter is moved to see what it does to the data, relative to its value
@@ -58,7 +59,7 @@ class ProgramObjective(Objective):
     judge: Judge
     folds: Folds
     weights: Array
-    visited: list[tuple[Array, float]] = field(default_factory=list)
+    visited: list[Visited] = field(default_factory=list)
 
     def has_kinks(self) -> bool:
         return True  # where a support changes
@@ -81,15 +82,20 @@ class ProgramObjective(Objective):
         return value, gradient
 
     def _solved(self, t: Array) -> tuple[float, list[ConicSolution]]:
-        program, value, solutions = self._program(self.space.values(t)), 0.0, []
+        program = self._program(self.space.values(t))
+        solutions, of_each = list[ConicSolution](), list[float]()
         try:
             for k in range(len(self.folds)):
                 solutions.append(ConicSolution.of(program, self._kept(k)))
-                value += self._risk(k, solutions[-1])
+                of_each.append(self._risk(k, solutions[-1]))
+            value, by_set = float(sum(of_each)), self._of_sets(of_each)
         except SolverError:
-            value = np.inf
-        self.visited.append((t.copy(), value))
+            value, by_set = np.inf, None
+        self.visited.append(Visited(t.copy(), value, by_set))
         return value, solutions
+
+    def _of_sets(self, values: list[float]) -> Array | None:
+        return self.judge.of_sets(values) if isinstance(self.judge, HeldOutJudge) else None
 
     def _program(self, values: dict[str, Any]) -> SplitProgram:
         return self.model.written.at({**self.model.values, **values})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
@@ -16,6 +16,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from onefit._scoring import as_scorer
 from onefit._typing import Array
 from onefit.api import evaluate, loo
+from onefit.estimators.search_results import cv_results
 from onefit.estimators.search_settings import (
     PerFeature,
     PerGroup,
@@ -37,6 +38,7 @@ from onefit.risk.folds import as_folds
 from onefit.risk.named import LeaveGroupOut, LeaveOneOut, Permutation, Splits
 from onefit.tuning import judges
 from onefit.tuning.descent import DescentPlan, Optimizer, descend
+from onefit.tuning.held_out import HeldOutJudge
 from onefit.tuning.judges import Judge
 from onefit.tuning.objective import Objective, objective_of
 from onefit.tuning.optimizers import Minimum
@@ -59,11 +61,11 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     estimator : estimator
         ``GeneralizedLinear``, or a scikit-learn model that ``onefit.loo`` has a formula for, or a pipeline
         that ends in one.  The steps of a pipeline before it are fitted once, on all rows.
-    param_bounds : dict
+    param_bounds : dict, or list of dicts
         For each hyperparameter ``(low, high)``, ``(low, high, "log" | "linear")``, ``PerFeature``,
         ``PerGroup`` or ``Simplex``.  Pairs are searched in the logarithm where high/low is 50 or more.  Or
         for each a list of values: a grid, of which every point is judged by the risk, with no gradients,
-        starts or bounds.
+        starts or bounds; or several of these grids in a list.
     risk : "loo", or one of onefit.risk, default "loo"
         ``KFold(5)``, ``MonteCarlo(128)``, ``HeldOut(0.25)``, ``LeaveGroupOut(groups)``, ``Split(cv)``: solved
         without each set.  ``GCV()``; ``Permutation()``, which holds nothing out.  "loo" is the formula of one
@@ -120,9 +122,12 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         Into ``cv_results_``.  Where the risk jumps, as the leave-one-out formula of a lasso does, the best
         points are judged thoroughly, and others may keep a better score that is not to be trusted.
     cv_results_ : dict
-        "params", "param_<name>", "mean_test_score" and "rank_test_score" of every evaluation.
+        "params", "param_<name>", "mean_test_score" and "rank_test_score" of every evaluation; with folds or
+        splits also "split<k>_test_score" and "std_test_score".  Means are over rows, of all sets together.
     gradient_ : (m,) array
         Projected gradient at the best point, in the scale of the search; not for a grid.
+    n_splits_ : int
+        Sets that were left out: all rows for "loo"; not for ``GCV`` and ``Permutation``.
     n_iter_ : int
     message_ : str
         Why the search stopped.
@@ -177,7 +182,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     """
 
     estimator: Any
-    param_bounds: Mapping[str, Any]
+    param_bounds: Mapping[str, Any] | Sequence[Mapping[str, Any]]
     _: KW_ONLY
     risk: Any = "loo"
     cv: Any = None
@@ -218,11 +223,13 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
             check_weights(sample_weight, X)
         how = risk_of(self, X, y, groups)
         check_settings(self)
+        self.multimetric_ = False
         grid = is_grid(self.param_bounds)
         check_combination(self, how, grid=grid)
         if grid:
             return self._fit_grid(how, X, y, sample_weight)
-        model = SearchedModel.of(self.estimator, self.param_bounds, X, y, sample_weight)
+        bounds = cast("Mapping[str, Any]", self.param_bounds)
+        model = SearchedModel.of(self.estimator, bounds, X, y, sample_weight)
         model.check_ends()
         judge = self._judge(how, model, X, y, sample_weight)
         if self.optimizer == "lbfgs" and not model.space.is_box:
@@ -242,7 +249,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
             None if self.start is None else starting_point(model.space, self.start),
         )
         found = descend(objective, plan)
-        self._take(found, objective)
+        self._take(found, objective, how)
         self._finish(how, X, y, sample_weight, judge)
         warn_at_bounds(model.space, found.t)
         warn_without_effect(objective)
@@ -259,40 +266,50 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
             return judges.PermutedJudge.of(how, reading, shares)
         if isinstance(how, GCV):
             return judges.GeneralisedJudge(metric, target, shares)
+        self.n_splits_ = n
         if splits is None or isinstance(how, LeaveOneOut):
             return judges.LeaveOneOutJudge(metric, target, shares, self.gradient == "exact")
         folds = as_folds(splits, X, y)
+        self.n_splits_ = len(folds)
         if reading.classes is not None:
             check_classes_stay(folds.removed, target, weights)
-        return judges.HeldOutJudge(metric, target, weights, folds, self.n_jobs)
+        return HeldOutJudge(metric, target, weights, folds, self.n_jobs)
 
-    def _take(self, found: Minimum, objective: Objective) -> None:
-        points, values = zip(*objective.visited, strict=True)
+    def _take(self, found: Minimum, objective: Objective, how: Any) -> None:
+        points, values, by_set = zip(*objective.visited, strict=True)
         best = next(
             i for i, t in enumerate(points) if values[i] == found.value and np.array_equal(t, found.t)
         )
-        self._keep([objective.space.values(t) for t in points], -np.asarray(values), best)
+        of_sets = [None if own is None or isinstance(how, LeaveGroupOut) else -own for own in by_set]
+        self._keep([objective.space.values(t) for t in points], -np.asarray(values), best, of_sets)
         self.gradient_, self.n_iter_, self.message_ = found.gradient, found.n_iter, found.message
 
-    def _keep(self, params: list[dict[str, Any]], scores: Array, best: int) -> None:
-        self.cv_results_: dict[str, Any] = {"params": params, "mean_test_score": scores}
-        self.cv_results_["rank_test_score"] = np.argsort(np.argsort(-scores, kind="stable")) + 1
-        for name in self.param_bounds:
-            self.cv_results_[f"param_{name}"] = [one[name] for one in params]
+    def _keep(
+        self, params: list[dict[str, Any]], scores: Array, best: int, by_set: Sequence[Array | None]
+    ) -> None:
+        self.cv_results_ = cv_results(params, scores, by_set)
         self.best_params_, self.best_index_, self.best_score_ = params[best], best, float(scores[best])
 
     def _fit_grid(self, how: Any, X: Any, y: Any, sample_weight: Any) -> Self:
         by_set = isinstance(how, Splits) and not isinstance(how, LeaveOneOut)
         folds = as_folds(how.splits(_num_samples(X)), X, y) if by_set else None
+        if not isinstance(how, GCV):
+            self.n_splits_ = _num_samples(X) if folds is None else len(folds)
+        scorer, of_sets = None if self.scoring is None else as_scorer(self.scoring), list[Array | None]()
+
+        def judged(model: Any) -> RiskEstimate | Criterion:
+            risk = _thorough(model, how, folds, (X, y, sample_weight))
+            known = None
+            if folds is not None and isinstance(risk, RiskEstimate) and not isinstance(how, LeaveGroupOut):
+                known = risk._by_set(folds, scorer)
+            of_sets.append(known)
+            return risk
+
+        sample = X, y, sample_weight
         params, scores, best, model, risk = judge_grid(
-            self.estimator,
-            self.param_bounds,
-            lambda one: _thorough(one, how, folds, (X, y, sample_weight)),
-            (X, y, sample_weight),
-            None if self.scoring is None else as_scorer(self.scoring),
-            self.callback,
+            self.estimator, self.param_bounds, judged, sample, scorer, self.callback
         )
-        self._keep(params, scores, best)
+        self._keep(params, scores, best, of_sets)
         self.n_iter_, self.message_ = len(params), "every point of the grid was judged"
         if self.refit:
             self._show(model)
@@ -306,7 +323,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         best = clone(self.estimator).set_params(**self.best_params_)
         fit_weighted(best, X, y, sample_weight)
         self._show(best)
-        folds = judge.folds if isinstance(judge, judges.HeldOutJudge) else None
+        folds = judge.folds if isinstance(judge, HeldOutJudge) else None
         self.best_risk_ = _thorough(best, how, folds, (X, y, sample_weight))
         if isinstance(judge, judges.LeaveOneOutJudge):
             warn_if_misjudged(-self.best_score_, self.best_risk_)
@@ -336,6 +353,11 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities of the best estimator."""
         return self._best().predict_proba(X)
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_log_proba"))
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of the class probabilities of the best estimator."""
+        return self._best().predict_log_proba(X)
 
     @available_if(lambda self: hasattr(self.estimator, "decision_function"))
     def decision_function(self, X: Any) -> Array:

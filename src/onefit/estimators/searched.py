@@ -210,8 +210,10 @@ def _explained(error: ValueError, space: Space, model: Any, middle: Mapping[str,
     )
 
 
-def is_grid(bounds: Mapping[str, Any]) -> bool:
+def is_grid(bounds: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> bool:
     """Whether hyperparameters are given as lists, as ``GridSearchCV`` takes them: no pairs (low, high).
+
+    Of several grids in a list each has names of its own.
 
     Raises
     ------
@@ -220,6 +222,8 @@ def is_grid(bounds: Mapping[str, Any]) -> bool:
     ValueError
         If some are, and others are bounds.
     """
+    if isinstance(bounds, list | tuple) and len(bounds):
+        return _are_grids(bounds)
     if not isinstance(bounds, Mapping):
         raise TypeError(
             f"param_bounds must be a dictionary of names and bounds, or lists of values, got {bounds!r}"
@@ -234,6 +238,16 @@ def is_grid(bounds: Mapping[str, Any]) -> bool:
     return bool(lists)
 
 
+def _are_grids(grids: Sequence[Mapping[str, Any]]) -> bool:
+    for k, grid in enumerate(grids):
+        if not is_grid(grid):
+            raise ValueError(
+                f"param_bounds[{k}] must give each hyperparameter a list of values, got {grid!r}: of several "
+                "dictionaries each is a grid"
+            )
+    return True
+
+
 def _is_list(given: Any) -> bool:
     """Whether it is a list of values; a pair of numbers, and one with a scale, are bounds."""
     if not isinstance(given, list | tuple | np.ndarray) or len(given) == 0:
@@ -246,7 +260,7 @@ def _is_list(given: Any) -> bool:
 
 def judge_grid(
     estimator: Any,
-    grid: Mapping[str, Any],
+    grid: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     risk_of: Callable[[Any], RiskEstimate | Criterion],
     sample: tuple[Any, Any, Any],
     scoring: Any = None,
@@ -257,7 +271,7 @@ def judge_grid(
     Parameters
     ----------
     estimator : estimator
-    grid : dict of name to values
+    grid : dict of name to values, or list of them
     risk_of : callable
         From a fitted model to its risk.
     sample : X, y and weights or None
@@ -271,8 +285,10 @@ def judge_grid(
     ValueError
         If no point has a score that is a number, or points are judged by other losses.
     """
-    check_names(estimator, grid)
-    points, scores, kept = list(ParameterGrid(dict(grid))), list[float](), None
+    grids = [dict(one) for one in ([grid] if isinstance(grid, Mapping) else grid)]
+    for one in grids:
+        check_names(estimator, one)
+    points, scores, kept = list(ParameterGrid(grids)), list[float](), None
     for params in points:
         model = clone(estimator).set_params(**params)
         fit_weighted(model, *sample)

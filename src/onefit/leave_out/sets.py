@@ -82,6 +82,12 @@ class Folds:
         """Number of rows that each fold removes: (folds,)."""
         return np.bincount(members(self.removed)[0], minlength=len(self))
 
+    def entries(self, rows: Index) -> Index:
+        """Where each of ``rows`` is in the same values in another order, as of ascending rows: (t,)."""
+        found = np.empty(len(rows), dtype=np.intp)
+        found[np.argsort(self.rows, kind="stable")] = np.argsort(rows, kind="stable")
+        return found
+
     def judged(self, which: Index) -> tuple[Index, Index, Index]:
         """Of all values that some folds judge: place of the fold in ``which``, row, and place in ``rows``."""
         ends = self.ends[which]

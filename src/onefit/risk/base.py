@@ -11,9 +11,10 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from onefit._scoring import Pooled, is_of_means, row_losses, score
+from onefit._scoring import Pooled, Scoring, is_of_means, row_losses, score, score_or_none
 from onefit._typing import Array, Index
 from onefit.exceptions import UnreliableWarning
+from onefit.leave_out.sets import Folds
 from onefit.numerics import UNRELIABLE
 from onefit.risk.audit import Audit
 from onefit.risk.means import mean_and_error
@@ -164,6 +165,16 @@ class LeftOutLosses(ABC):
                 stacklevel=3,
             )
         return found, std_error
+
+    def _by_set(self, folds: Folds, scoring: Scoring | None) -> Array:
+        """Score of each set that was left out, by its own rows; minus their mean loss if None: (f,)."""
+        entries, known = folds.entries(self.rows), self._pooled
+        places = [entries[folds.place(k)] for k in range(len(folds))]
+        if scoring is not None:
+            return np.array([score_or_none(scoring, known.some(own)) for own in places])
+        weights = np.ones(len(self.losses)) if known.weights is None else known.weights
+        with np.errstate(invalid="ignore"):  # of rows that all have no weight
+            return np.array([-mean_and_error(self.losses[own], weights[own])[0] for own in places])
 
     def confidence_interval(self, coverage: float = 0.95) -> tuple[float, float]:
         """Where the risk lies, from the losses of these rows; wider, and lopsided, where they are few.

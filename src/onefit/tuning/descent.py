@@ -91,9 +91,9 @@ def descend(objective: Objective, plan: DescentPlan) -> Minimum:
     except KeyboardInterrupt:
         if not objective.visited:
             raise
-        t, value = min(objective.visited, key=lambda point: point[1])
+        t, value, _ = min(objective.visited, key=lambda point: point.value)
         if best is None or value < best.value:
-            values = np.array([*(seen for _, seen in objective.visited), value])
+            values = np.array([*(point.value for point in objective.visited), value])
             best = Minimum(t, value, np.full(len(t), np.nan), values, False, "interrupted")
     assert best is not None
     if not np.isfinite(best.value):

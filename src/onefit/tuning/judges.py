@@ -6,11 +6,10 @@ Every fit is solved to machine precision from the last solution, so that gradien
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from onefit import _linalg, gradients
 from onefit._typing import Array, Index
@@ -21,22 +20,16 @@ from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.draws import alike
 from onefit.leave_out.engine import begin, leave_some_out
 from onefit.leave_out.patterns import leaves_nothing
-from onefit.leave_out.sets import Folds
 from onefit.leave_out.step import leave_kinks_out, one_step
-from onefit.losses import Squared
 from onefit.metrics import LinearMetric, SquaredError
-from onefit.penalties import SeparablePenalty
-from onefit.problem import Moments, Problem
+from onefit.problem import Problem
 from onefit.readers import Reading
 from onefit.risk.judging import yardstick
 from onefit.risk.named import Permutation
 from onefit.risk.permutation import draw_permutations
 from onefit.solvers.newton import Solution
-from onefit.solvers.ridge_splits import RidgeSplits
 from onefit.solvers.solve import solve
 from onefit.tuning.sample import from_sample
-
-MOST_MOMENTS = 2**24  # numbers that sums over all training sets may take: 128 MiB
 
 
 class Part(NamedTuple):
@@ -48,11 +41,12 @@ class Part(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A risk, what it depends on, and the fits to go on from."""
+    """A risk, what it depends on, and the fits to go on from; and the mean loss of each set of rows."""
 
     value: float
     parts: list[Part]
     fits: list[Fit]
+    by_set: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +89,7 @@ def _is_ridge(problem: Problem) -> bool:
     return problem.penalty.is_ridge(shape) and bool(np.all(problem.penalty.ridge(shape) > 0))
 
 
-def _from(problem: Problem, starts: list[Fit]) -> Solution:
+def solved_from(problem: Problem, starts: list[Fit]) -> Solution:
     """Solve from an earlier fit of the same rows, if any; with kinks in the loss, from where each row was."""
     if not starts:
         return solve(Fit.at_start(problem))
@@ -106,7 +100,7 @@ def _from(problem: Problem, starts: list[Fit]) -> Solution:
     return solve(moved)
 
 
-def _weighted_slopes(metric: LinearMetric, target: Array, eta: Array, weights: Array) -> Array:
+def weighted_slopes(metric: LinearMetric, target: Array, eta: Array, weights: Array) -> Array:
     """Derivative of the weighted sum of losses in every predictor: the shape of ``eta``."""
     return _linalg.row_times(weights, metric.slopes(target, eta))
 
@@ -150,7 +144,7 @@ class LeaveOneOutJudge(Judge):
         return replace(self, sample=count)
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
-        solution = _from(problem, starts)
+        solution = solved_from(problem, starts)
         fit = solution.fit
         jumps = fit.is_kinked or fit.problem.loss.has_kinks  # by a step, from one pattern to the next
         if self.sample is not None and not gradient and jumps:
@@ -219,89 +213,7 @@ class LeaveOneOutJudge(Judge):
         return float(self.weights @ from_sample(known, rows, chance, inside, self.weights).losses)
 
     def _slopes(self, left_out: LeftOut) -> Array:
-        return _weighted_slopes(self.metric, self.target, left_out.eta, self.weights)
-
-
-@dataclass(frozen=True, eq=False)
-class HeldOutJudge(Judge):
-    """Sets of rows that are held out in turn: K folds, Monte-Carlo splits, or one set (Wang et al. 2019).
-
-    Attributes
-    ----------
-    folds : Folds
-        The risk is the mean over all tested rows by ``weights``, whatever these add up to.
-    n_jobs : int or None
-        As in joblib.
-    """
-
-    folds: Folds
-    n_jobs: int | None = None
-    shared: list[RidgeSplits | None] = field(default_factory=list)
-    moments: dict[int, Moments] = field(default_factory=dict)
-
-    def has_gradient(self, problem: Problem) -> bool:
-        return True
-
-    def of_some(self, count: int) -> Judge:
-        """By the first folds in which so many rows are tested."""
-        folds, few = self.folds, 1 + int(np.searchsorted(self.folds.ends, count))
-        if few >= len(folds):
-            return self
-        return replace(self, folds=Folds(folds.removed[:few], folds.tested[:few], folds.n))
-
-    def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
-        total, shared = float(self.weights[self.folds.rows].sum()), self._shared(problem)
-        tasks = (
-            delayed(self._one)(
-                problem, self._training(problem, k), k, starts[k : k + 1], gradient, total, shared
-            )
-            for k in range(len(self.folds))
-        )
-        found = Parallel(n_jobs=None if shared is not None else self.n_jobs)(tasks)
-        values, parts, fits = zip(*found, strict=True)
-        return Judged(float(sum(values)), [part for part in parts if part is not None], list(fits))
-
-    def _one(
-        self,
-        problem: Problem,
-        training: Problem,
-        k: int,
-        start: list[Fit],
-        gradient: bool,
-        total: float,
-        shared: RidgeSplits | None,
-    ) -> tuple[float, Part | None, Fit]:
-        removed, tested = self.folds.removed[k], self.folds.tested[k]
-        known = None if shared is None else shared.without(training, removed)
-        fit, curvature = _from(training, start) if known is None else known
-        y, eta, weights = self.target[tested], fit.eta[tested], self.weights[tested] / total
-        value = float(weights @ self.metric.losses(y, eta))
-        if not gradient:
-            return value, None, fit
-        slopes = _weighted_slopes(self.metric, y, eta, weights)
-        cotangent = gradients.held_out(fit, tested, slopes, curvature)
-        return value, Part(fit, cotangent, problem.kept_share(removed)), fit
-
-    def _training(self, problem: Problem, k: int) -> Problem:
-        """The problem without a set, with sums over its rows where they serve every strength."""
-        left = problem.without(self.folds.removed[k])
-        n, p = problem.X.shape
-        tall = p <= n and p**2 * len(self.folds) <= MOST_MOMENTS and isinstance(problem.X, np.ndarray)
-        if not tall or type(problem.loss) is not Squared or not problem.has_one_output:
-            return left
-        if not isinstance(problem.penalty, SeparablePenalty) or not problem.penalty.has_kinks((p,)):
-            return left
-        own = self.moments.get(k)
-        if own is None or own.X is not problem.X or not np.array_equal(own.weights, left.weights):
-            own = self.moments[k] = Moments.of(left)
-        return replace(left, weights=own.weights, moments=own)
-
-    def _shared(self, problem: Problem) -> RidgeSplits | None:
-        """What ridge regressions on all training sets share, summed once."""
-        if not self.shared:
-            self.shared.append(RidgeSplits.of(problem))
-        known = self.shared[0]
-        return known if known is not None and known.serves(problem) else None
+        return weighted_slopes(self.metric, self.target, left_out.eta, self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,7 +227,7 @@ class GeneralisedJudge(Judge):
         return problem.has_one_output and not special
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
-        fit, curvature = _from(problem, starts)
+        fit, curvature = solved_from(problem, starts)
         n = int(np.count_nonzero(problem.weights))
         if self.has_gradient(problem):
             df = float(np.sum(fit.hessian * curvature.quadratic_forms()))
@@ -375,7 +287,7 @@ class PermutedJudge(Judge):
         value, parts, fits = 0.0, [], []
         for t, order in enumerate(self.orders):
             own = replace(problem, y=problem.y[order])
-            fit, curvature = _from(own, starts[t : t + 1])
+            fit, curvature = solved_from(own, starts[t : t + 1])
             share, by_row = self._explained(fit, order)
             # the response is to be fitted; of a permuted one nothing is to be explained
             sign = 1.0 if t == 0 else float(np.sign(share - 1.0)) / (len(self.orders) - 1)
@@ -391,7 +303,7 @@ class PermutedJudge(Judge):
         target = self.target[order]
         loss = float(self.weights @ self.metric.losses(target, fit.eta))
         null = float(self.weights @ self.metric.losses(target, Fit.at_start(fit.problem).eta))
-        slopes = _weighted_slopes(self.metric, target, fit.eta, self.weights)
+        slopes = weighted_slopes(self.metric, target, fit.eta, self.weights)
         if not null > 0:
             return 1.0, 0.0 * slopes
         if not isinstance(self.metric, SquaredError):

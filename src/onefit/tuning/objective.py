@@ -47,12 +47,20 @@ def _by_points(X: Design, name: str, owed: Array) -> None:
     """Nothing is known of this kernel but its values."""
 
 
+class Visited(NamedTuple):
+    """A point, the risk there, and that of each set of rows where sets leave."""
+
+    t: Array
+    value: float
+    by_set: Array | None = None
+
+
 class Objective(ABC):
     """A risk and its gradient in the hyperparameters."""
 
     space: Space
     judge: Judge
-    visited: list[tuple[Array, float]]
+    visited: list[Visited]
 
     @abstractmethod
     def has_kinks(self) -> bool:
@@ -96,7 +104,7 @@ class RiskObjective(Objective):
     in_gram: InGram = _by_points
     fits: list[Fit] = field(default_factory=list)
     changes: dict[int, Changes | None] = field(default_factory=dict)
-    visited: list[tuple[Array, float]] = field(default_factory=list)
+    visited: list[Visited] = field(default_factory=list)
 
     @property
     def exact(self) -> dict[int, bool]:
@@ -143,7 +151,7 @@ class RiskObjective(Objective):
             judged = Judged(np.inf, [], self.fits)
         value = judged.value if np.isfinite(judged.value) else np.inf
         self.fits = judged.fits
-        self.visited.append((t.copy(), value))
+        self.visited.append(Visited(t.copy(), value, judged.by_set))
         return judged._replace(value=value)
 
     def _changes(self, m: int, t: Array) -> Changes | None:

@@ -788,7 +788,7 @@ def test_results_are_consistent():
         assert results["params"][search.best_index_] == search.best_params_
         assert results["mean_test_score"][search.best_index_] == search.best_score_
         assert sorted(results["rank_test_score"]) == list(range(1, len(results["params"]) + 1))
-        assert [one["alpha"] for one in results["params"]] == results["param_alpha"]
+        assert [one["alpha"] for one in results["params"]] == results["param_alpha"].tolist()
         assert search.best_risk_.value == pytest.approx(-search.best_score_, rel=1e-8)
         assert search.best_estimator_.alpha == search.best_params_["alpha"]
 

@@ -370,7 +370,7 @@ def test_kronecker_is_within_a_factor_of_two_of_retraining(decay, classes):
         network, notes = finished(network, 2000, Clock(None))
     assert notes == ()
     rows = torch.arange(0, 80, 3)
-    points = [trained(network.without(row[None]), 2000, lambda: False) for row in rows]
+    points = [trained(network.without(row[None]), 2000, lambda: False).theta for row in rows]
     training = network.row_values(network.theta)[rows].numpy()
     moved = network.values_of(network.outputs_at(torch.stack(points), rows), rows).numpy() - training
     found = {

@@ -78,6 +78,35 @@ def retrained_without(net, loss, row, decay):
     return float(loss(own(X[[row]]), y[[row]]).detach())
 
 
+@pytest.mark.parametrize("p", [3, 40])  # factored on the side of the parameters, and of the outputs
+@pytest.mark.parametrize("curvature", ["last_layer", "gauss_newton"])
+def test_of_a_weighted_mean_each_row_takes_its_share_of_the_decay(curvature, p):
+    rng = np.random.default_rng(p)
+    X, y, weights = rng.normal(size=(N, p)), rng.normal(size=N), rng.uniform(0.1, 4.0, N)
+    Z = np.column_stack([X, np.ones(N)])
+
+    def refit(kept):
+        A, w = Z[kept], weights[kept] / weights[kept].sum()
+        return np.linalg.solve(2 * (A.T * w) @ A + 0.3 * np.eye(p + 1), 2 * (A.T * w) @ y[kept])
+
+    module, whole = nn.Linear(p, 1).double(), refit(np.arange(N))
+    with torch.no_grad():
+        module.weight.copy_(torch.tensor(whole[None, :p]))
+        module.bias.copy_(torch.tensor(whole[p:]))
+    data = torch.tensor(X), torch.tensor(y)[:, None]
+    found = loo(
+        module,
+        nn.MSELoss(),
+        data,
+        weight_decay=0.3,
+        sample_weight=weights,
+        curvature=curvature,
+        train_on=False,
+    )
+    exact = [(y[i] - Z[i] @ refit(np.delete(np.arange(N), i))) ** 2 for i in range(N)]
+    np.testing.assert_allclose(found.losses, exact, rtol=1e-7)
+
+
 # --- linear modules: closed forms ----------------------------------------------------------------------
 
 
@@ -255,6 +284,52 @@ def test_an_unfinished_network_is_finished():
     finished = train(net, nn.MSELoss(), *rows(), 0.2)
     expected = loo(finished, nn.MSELoss(), rows(), weight_decay=0.2, audit=2, rng=0)
     np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-6)
+
+
+def _of_relu():
+    """A net that plain gradient descent has brought to a minimum, which is in kinks; and its data."""
+    torch.manual_seed(0)
+    X = torch.randn(60, 5)
+    y = torch.sin(2 * X[:, :1]) + X[:, 1:2] + 0.3 * torch.randn(60, 1)
+    net = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimiser = torch.optim.Adam(net.parameters(), lr=1e-2, weight_decay=0.05)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 3000)
+    for _ in range(3000):
+        optimiser.zero_grad()
+        nn.functional.mse_loss(net(X), y).backward()
+        optimiser.step()
+        schedule.step()
+    return net, X, y, optimiser
+
+
+def test_a_minimum_in_kinks_is_one():
+    net, X, y, optimiser = _of_relu()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NotOptimalWarning)
+        warnings.simplefilter("ignore", UnreliableWarning)
+        found = loo(net, nn.MSELoss(), (X, y), weight_decay=optimiser, audit=2, rng=0)
+    assert not any("did not converge" in note or "no minimum" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("steps", [10, 2000])
+def test_retrainings_whose_steps_are_used_up_are_no_refits(steps):
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(30, 10, dtype=torch.float64, generator=generator)
+    y = (
+        torch.sin(2 * X[:, :1])
+        + X[:, 1:2]
+        + 0.3 * torch.randn(30, 1, dtype=torch.float64, generator=generator)
+    )
+    torch.manual_seed(0)
+    net = train(
+        nn.Sequential(nn.Linear(10, 60), nn.Tanh(), nn.Linear(60, 1)).double(), nn.MSELoss(), X, y, 0.05
+    )
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        found = loo(net, nn.MSELoss(), (X, y), weight_decay=0.05, audit=6, rng=0, max_steps=steps)
+    unfinished = [note for note in found.notes if "had not come to a minimum" in note]
+    assert bool(unfinished) == (steps == 10)
+    assert [str(one.message) for one in heard if "minimum when" in str(one.message)] == unfinished
 
 
 def test_dropout_is_named_where_it_may_be_why_a_network_is_unfinished():

@@ -311,6 +311,26 @@ def test_decay_of_an_optimiser_and_by_pattern():
         np.testing.assert_array_equal(losses, found[0])
     with pytest.warns(UnreliableWarning, match="AdamW shrinks weights apart from the loss"):
         loo(module, loss, data, weight_decay=torch.optim.AdamW(module.parameters()), train_on=False)
+    decoupled = torch.optim.Adam(module.parameters(), weight_decay=0.1, decoupled_weight_decay=True)
+    with pytest.warns(UnreliableWarning, match="Adam shrinks weights apart from the loss"):
+        loo(module, loss, data, weight_decay=decoupled, train_on=False)
+
+
+@pytest.mark.parametrize("curvature", ["gauss_newton", "kronecker", "last_layer"])
+def test_one_number_a_row_is_a_column_of_one(curvature):
+    """``forward`` may end in ``squeeze(-1)``, and y be (n,)."""
+    generator = torch.Generator().manual_seed(0)
+    X, y = torch.randn(30, 3, generator=generator), torch.randn(30, 1, generator=generator)
+    torch.manual_seed(0)
+    module = Returns(lambda out: out)
+    flat = copy.deepcopy(module)
+    flat.of = lambda out: out.squeeze(-1)
+    for loss, target in ((nn.MSELoss(), y), (nn.BCEWithLogitsLoss(), (y > 0).float())):
+        settings = {"weight_decay": 0.3, "train_on": False, "curvature": curvature}
+        column = loo(module, loss, (X, target), **settings)
+        row = loo(flat, loss, (X, target[:, 0]), **settings)
+        np.testing.assert_allclose(row.losses, column.losses, rtol=1e-10)
+        np.testing.assert_allclose(row.predictions, column.predictions, rtol=1e-10)
 
 
 # --- what is refused -----------------------------------------------------------------------------------
@@ -334,18 +354,54 @@ ROWS = (torch.randn(6, 3), torch.randn(6, 1))
     ("change", "error", "message"),
     [
         ({"data": (*ROWS, ROWS[1])}, ValueError, r"got 3 parts: several inputs go into a tuple of their own"),
-        ({"data": [(ROWS[0][i],) for i in range(6)]}, ValueError, r"where \(input, target\) is needed"),
+        (
+            {"data": [(ROWS[0][i],) for i in range(6)]},
+            ValueError,
+            r"where pairs \(input, target\) are needed",
+        ),
         (
             {"data": [(torch.zeros(i + 1), 0.0) for i in range(6)]},
             ValueError,
             "rows 0 to 5 cannot be stacked",
         ),
-        ({"data": [{"x": 1.0, "y": 2.0}]}, ValueError, "data must be"),
+        (
+            {"data": [{"x": 1.0, "y": 2.0}]},
+            ValueError,
+            r"yield dict, where pairs \(input, target\) are needed",
+        ),
+        ({"data": {"X": ROWS[0], "y": ROWS[1]}}, TypeError, r"data is a dict of 'X', 'y': give \(X, y\)"),
+        ({"data": (ROWS[0].to(torch.complex64), ROWS[1])}, TypeError, "X holds complex numbers"),
+        ({"module": Returns(lambda out: out - out.mean(0))}, ValueError, "for row 0 without the others"),
+        ({"module": Returns(lambda out: out.cumsum(0))}, ValueError, "for row 5 without the others"),
+        ({"module": Returns(lambda out: out + torch.rand(1))}, ValueError, "dropout that is on in eval"),
+        (
+            {"module": nn.Sequential(nn.Linear(3, 1), nn.BatchNorm1d(1, track_running_stats=False))},
+            ValueError,
+            "takes all rows and not row 0 alone",
+        ),
+        (
+            {"loss": lambda out, y: (torch.ones(6, 6) @ (out - y) ** 2).mean()},
+            TypeError,
+            r"outputs are in float64 here, as tensors of its own must be",
+        ),
+        (
+            {
+                "module": nn.Linear(3, 2),
+                "loss": nn.MultiMarginLoss(),
+                "data": (ROWS[0], torch.zeros(6).long()),
+            },
+            UnsupportedModelError,
+            "the loss cannot be differentiated twice",
+        ),
         ({"data": ((ROWS[0], ROWS[0][:5]), ROWS[1])}, ValueError, r"X\[1\] has 5 rows, y has 6"),
         ({"data": (ROWS[0][:, :2], ROWS[1])}, ValueError, r"does not take these inputs \(\(6, 2\)"),
         ({"data": ((ROWS[0], ROWS[0]), ROWS[1])}, ValueError, r"does not take these inputs"),
         ({"data": ({"z": ROWS[0]}, ROWS[1])}, ValueError, r"does not take these inputs"),
-        ({"data": DataLoader(TensorDataset(ROWS[0]))}, ValueError, r"where \(input, target\) is needed"),
+        (
+            {"data": DataLoader(TensorDataset(ROWS[0]))},
+            ValueError,
+            r"where pairs \(input, target\) are needed",
+        ),
         ({"module": Returns(lambda out: out.mean())}, ValueError, "one entry a row"),
         ({"module": Returns(lambda out: out.T)}, ValueError, "batch_first"),
         ({"module": Returns(lambda out: (out, "text"))}, ValueError, "one entry a row .* got str"),

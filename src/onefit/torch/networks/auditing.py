@@ -34,11 +34,14 @@ class Retrained:
     modules : dict of nn.Module
     stopped : str
         Why not all were trained; empty if they were.
+    unfinished : int
+        How many were still on their way when their steps were used up.
     """
 
     losses: dict[int, float] = field(default_factory=dict)
     modules: dict[int, nn.Module] = field(default_factory=dict)
     stopped: str = ""
+    unfinished: int = 0
 
 
 def retrained(
@@ -56,10 +59,11 @@ def retrained(
             return done
         own = torch.tensor([row], device=network.theta.device)
         try:
-            module = retraining(own)
+            module, is_done = retraining(own)
         except KeyboardInterrupt:
             done.stopped = "the others were interrupted"
             return done
+        done.unfinished += not is_done
         done.modules[int(row)], done.losses[int(row)] = module, float(loss_of(network, module, own)[0])
         each = (clock.spent + each * number) / (number + 1) if number else clock.spent
         show(number + 1, len(rows))
@@ -94,8 +98,20 @@ def audited(
     drawn = Draw(drawn.rows[some], drawn.probabilities[some] * some.mean())
     found = np.array([done.losses[int(row)] for row in drawn.rows])
     checked, more = possible(result, drawn, np.where(np.isfinite(found), found, np.nan), weights)
-    warn_if_wrong(result, checked)
+    if done.unfinished:
+        more = (*more, _unfinished(done))
+        warnings.warn(more[-1], UnreliableWarning, stacklevel=3)
+    else:
+        warn_if_wrong(result, checked)
     return replace(result, audit=checked, notes=(*result.notes, *more))
+
+
+def _unfinished(done: Retrained) -> str:
+    return (
+        f"{done.unfinished} of {len(done.losses)} retrainings had not come to a minimum when their steps "
+        "were used up: what they say of their rows is too near to the training loss, and the audit tells "
+        "nothing; raise max_steps"
+    )
 
 
 def possible(result: LeftOutRisk, drawn: Draw, found: Array, weights: Array) -> tuple[Audit, tuple[str, ...]]:

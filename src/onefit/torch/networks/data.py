@@ -99,7 +99,12 @@ def _parts(data: Any) -> tuple[Tree, Tree]:
     """Inputs and target of all rows."""
     if isinstance(data, DataLoader):
         return _joined(_batches_of_loader(data))
-    if isinstance(data, list) and len(data) > 0 and all(isinstance(row, tuple | list) for row in data):
+    if isinstance(data, Mapping):
+        raise TypeError(
+            f"data is a dict of {', '.join(map(repr, data))}: give (X, y), or ({{'x1': …, 'x2': …}}, y) "
+            "where the module takes several inputs by name"
+        )
+    if isinstance(data, list) and data and all(isinstance(row, tuple | list | Mapping) for row in data):
         return _joined(_batches_of(data))
     if isinstance(data, tuple | list):
         if len(data) != 2:
@@ -142,8 +147,8 @@ def _joined(batches: Iterator[Any]) -> tuple[Tree, Tree]:
     for batch in read:
         if not isinstance(batch, tuple | list) or len(batch) < 2:
             raise ValueError(
-                f"the data yield {type(batch).__name__}, where (input, target) is needed: the target tells "
-                "the loss, so return it beside the inputs"
+                f"the data yield {type(batch).__name__}, where pairs (input, target) are needed: the target "
+                "tells the loss, so return it beside the inputs, as (row['x'], row['y'])"
             )
     inputs = [batch[0] if len(batch) == 2 else tuple(batch[:-1]) for batch in read]
     return _stacked("X", inputs), _stacked("y", [batch[-1] for batch in read])

@@ -65,10 +65,12 @@ def _of_optimizer(
     optimizer: torch.optim.Optimizer, module: nn.Module, names: Iterable[str]
 ) -> dict[str, float]:
     """Read ``param_groups``."""
-    if isinstance(optimizer, torch.optim.AdamW) and any(g["weight_decay"] for g in optimizer.param_groups):
+    is_adamw = isinstance(optimizer, torch.optim.AdamW)
+    if any(g["weight_decay"] for g in optimizer.param_groups if g.get("decoupled_weight_decay", is_adamw)):
         warnings.warn(
-            "AdamW shrinks weights apart from the loss, which is no penalty: what follows is for the minimum "
-            "of the loss with the same decay as a penalty; see that training on moves the weights little",
+            f"{type(optimizer).__name__} shrinks weights apart from the loss (decoupled weight decay), which "
+            "is no penalty: what follows is for the minimum of the loss with the same decay as a penalty; "
+            "see that training on moves the weights little",
             UnreliableWarning,
             stacklevel=5,
         )

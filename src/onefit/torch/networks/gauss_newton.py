@@ -20,6 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -30,6 +31,8 @@ from onefit.torch.numerics.conjugate import cholesky, eigh_each
 
 FLAT = 1e-14  # of the largest curvature of a loss in an output: none
 LEVEL = 1e-10  # of the largest slope: none, since no step could tell
+EQUAL = 1e-12  # shares of the decay that are the same
+AGAIN, SETTLED = 50, 1e-9  # times that steps are taken anew for a decay of their own; change that is none
 BATCH = 64  # rows whose Jacobian is taken at a time
 BLOCK = 512  # columns of a symmetric product that are computed at a time, from the diagonal down
 
@@ -59,9 +62,16 @@ class GaussNewtonMatrix(ABC):
     ridge: Tensor
     decayed: Tensor
 
+    def with_ridge(self, ridge: Tensor) -> Self:
+        """The same with another decay."""
+        return type(self)(self.J, self.slopes, ridge, self.decayed)
+
     @abstractmethod
-    def left_out(self, rows: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
-        """K₋ₛ⁻¹v for sets of as many rows each, and leverages: (b, q), (b,) to (b, k), (b,)."""
+    def left_out(self, rows: Tensor, shares: Tensor, beside: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """K₋ₛ⁻¹v for sets of as many rows each, and leverages: (b, q), (b,) to (b, k), (b,).
+
+        ``beside`` is a gradient for each set, (b, k), that is added to v.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +85,10 @@ class ByParameters(GaussNewtonMatrix):
         K.diagonal().add_(self.ridge)
         return _cholesky(K)
 
-    def left_out(self, rows: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+    def left_out(self, rows: Tensor, shares: Tensor, beside: Tensor | None = None) -> tuple[Tensor, Tensor]:
         own = self.J[rows].flatten(1, 2)
         v = (own.mT @ self.slopes[rows].flatten(1)[..., None])[..., 0] + shares[:, None] * self.decayed
+        v = v if beside is None else v + beside
         stacked = torch.cat([own, v[:, None]], 1)
         half = torch.linalg.solve_triangular(self.factor, stacked.flatten(0, 1).T, upper=False)
         half = half.T.reshape(stacked.shape)
@@ -103,21 +114,41 @@ class ByOutputs(GaussNewtonMatrix):
         """M⁻¹J̃Λ⁻¹d: (nr,)."""
         return self.inverse @ (self.J.flatten(0, 1) @ (self.decayed / self.ridge))
 
-    def left_out(self, rows: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+    def left_out(self, rows: Tensor, shares: Tensor, beside: Tensor | None = None) -> tuple[Tensor, Tensor]:
         r = self.J.shape[1]
         own = (rows[..., None] * r + torch.arange(r, device=rows.device)).flatten(1)  # their places in J̃
         a, columns = self.slopes[rows].flatten(1), self.inverse[own]  # (b, qr), (b, qr, nr)
         t = shares[:, None] * self.pull - (columns.mT @ a[..., None])[..., 0]  # J̃K⁻¹v, but for a_S
+        t = t if beside is None else t + (beside / self.ridge) @ self.J.flatten(0, 1).T @ self.inverse
         block = torch.gather(columns, 2, own[:, None].expand(-1, own.shape[1], -1))
         eye = torch.eye(own.shape[1], dtype=a.dtype, device=a.device)
         p = _solved(eye - block, torch.gather(t, 1, own) + a)
         y = (columns.mT @ p[..., None])[..., 0] - t  # of v + J̃ᵀ(…) the a_S is there twice, with both signs
         steps = y @ self.J.flatten(0, 1) + shares[:, None] * self.decayed
+        steps = steps if beside is None else steps + beside
         return steps / self.ridge, _largest(eye - block)
 
 
-def matrix_of(network: Network) -> GaussNewtonMatrix:
-    """Form K of all rows; the decay is that of the rows that stay when a row of mean share leaves.
+def without_sets(
+    matrix: GaussNewtonMatrix, rows: Tensor, shares: Tensor, more: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same where the decay that stays is less by ``more``, (b,), as shares of it, than that in K.
+
+    K₋ₛ is then K′ − δΛ with that of ``matrix``: x = K′⁻¹(v + δΛx), again and again.
+    """
+    steps, leverages = matrix.left_out(rows, shares)
+    if not bool((more.abs() > EQUAL).any()):
+        return steps, leverages
+    for _ in range(AGAIN):
+        before, beside = steps, more[:, None] * matrix.ridge * steps
+        steps, _ = matrix.left_out(rows, shares, beside)
+        if bool(((steps - before).norm(dim=1) <= SETTLED * steps.norm(dim=1)).all()):
+            break
+    return steps, leverages
+
+
+def matrix_of(network: Network, leaving: float) -> GaussNewtonMatrix:
+    """Form K of all rows; the decay is that of the rows that stay when rows of such a share leave.
 
     Raises
     ------
@@ -130,7 +161,7 @@ def matrix_of(network: Network) -> GaussNewtonMatrix:
     J = network.theta.new_empty((n, r, k))
     for rows in network.rows.batches(BATCH):
         J[rows] = roots[rows].mT @ network.jacobian(rows)
-    ridge = network.decay * (network.total - float(network.leaving_share))
+    ridge = network.decay * (network.total - leaving)
     by_parameters = k <= n * r or bool((ridge == 0).any())
     return (ByParameters if by_parameters else ByOutputs)(J, a, ridge, network.decay * network.theta)
 

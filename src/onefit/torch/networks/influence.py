@@ -16,6 +16,7 @@ from onefit.torch.networks.decay import Decay
 from onefit.torch.networks.mapping import plain_kernels
 from onefit.torch.networks.network import Network
 from onefit.torch.networks.rules import AUTO, RULES, Kind, Rule, rule_for
+from onefit.torch.networks.training import UNFINISHED, missing
 from onefit.torch.numerics.devices import as_device, on_host
 from onefit.torch.numerics.objective import BUDGET
 from onefit.validation import check_choice
@@ -163,7 +164,10 @@ def influence(
         network = Network.read(module, loss, read_rows(train, place), weight_decay, sample_weight)
         rows = read_rows(test, place)
         judged = replace(network, rows=rows, shares=network.shares.new_ones(len(rows)))
+        network.check_twice_differentiable()
         rule, notes = rule_for(curvature, network)
+        if (gradient := missing(network)) > UNFINISHED:
+            notes = (*notes, f"the weights are at no minimum: their gradient is {gradient:.1g} of the rows'")
         values = _values(rule, judged)
         losses = judged.row_values(network.theta).cpu().numpy()
     return Influence(values, values.mean(0), losses, rule.name, notes, rule, judged)

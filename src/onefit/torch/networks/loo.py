@@ -78,7 +78,8 @@ def loo(
         False judges the weights as they are: what a Newton step from them says, labelled so in ``notes``.
     audit : int, optional
         Number of rows to retrain without, at least 2; 8 if not given.  With ``train_on=False`` it needs
-        ``retrain``, and is 0 without.
+        ``retrain``, and is 0 without.  Of 23 small networks the 95 % interval held the mean over all
+        retrainings in 93 % of draws of 8 rows, and in 84 % of draws of 2.
     retrain : callable, optional
         Your own recipe for the audit: from the numbers of the rows to train on, an int array, to a trained
         module.  It is judged in ``eval()`` mode.  If not given, all parameters are trained on by L-BFGS, in
@@ -107,7 +108,7 @@ def loo(
     NotOptimalWarning
         If the weights were far from a minimum of the penalised training loss.
     UnreliableWarning
-        If the audit disagrees with the formula.
+        If the audit disagrees with the formula, or its retrainings did not come to a minimum.
 
     Raises
     ------
@@ -165,6 +166,7 @@ def loo(
     rng = np.random.default_rng(rng)
     with plain_kernels():
         network = Network.read(module, loss, read_rows(data, as_device(device)), weight_decay, sample_weight)
+        network.check_twice_differentiable()
         clock, each = Clock(max_seconds), 0.0
         if train_on:
             network, notes = finished(network, max_steps, clock)

@@ -178,7 +178,13 @@ def read_losses(loss: BatchLoss, outputs: Tree, target: Tree) -> tuple[RowLosses
         If it is neither their mean nor their sum, or not finite.
     """
     _check_shapes(loss, outputs, target)
-    batch = loss(outputs, target)
+    try:
+        batch = loss(outputs, target)
+    except RuntimeError as error:
+        raise TypeError(
+            f"the loss fails on the outputs and y, {error}: outputs are in float64 here, as tensors of its "
+            "own must be (weight.double()); a loss that is an nn.Module is taken to float64 as it is"
+        ) from error
     check_scalar("the loss of a batch (take reduction='mean' or 'sum')", batch)
     for kind in row_losses(loss, target):
         try:

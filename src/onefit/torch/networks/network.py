@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import grad, jacrev, vmap
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
+from onefit.exceptions import UnsupportedModelError
 from onefit.torch.networks.data import DataRows, Tree, called, taken
 from onefit.torch.networks.decay import Decay, read_decay
 from onefit.torch.networks.losses import BatchLoss, RowLosses, check_targets, read_losses
@@ -22,7 +23,16 @@ from onefit.torch.numerics.objective import BUDGET
 from onefit.torch.numerics.rows import as_weights, trained_parameters
 
 TOGETHER = 512  # rows of a forward pass
+ALIKE = 1e-6  # of the largest output: what rows alone and among others may differ by
 SOME = 256  # rows whose gradients tell the size of those of all
+
+
+FAILURES = (RuntimeError, TypeError, IndexError, KeyError, ValueError, AttributeError)  # of a forward pass
+_ACROSS = (
+    "A row can be left out of what treats rows apart, and always alike: this may be statistics of the batch "
+    "(x.mean(0), track_running_stats=False), a softmax over dim 0, a layer without batch_first=True, or "
+    "dropout that is on in eval() mode"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +60,7 @@ class OutputLayout:
     def flat(self, outputs: Tree) -> Tensor:
         """Return (n, c)."""
         leaves = tree_flatten(outputs)[0]
-        return torch.cat([leaves[k].flatten(1) for k in self.used], 1)
+        return torch.cat([leaves[k].reshape(len(leaves[k]), -1) for k in self.used], 1)
 
     def tree(self, flat: Tensor, outputs: Tree) -> Tree:
         """Return outputs whose used parts are these."""
@@ -224,8 +234,14 @@ class Network:
             outputs = self.outputs(self.theta, rows)
         flat = self.layout.flat(outputs).requires_grad_()
         value = self.losses.values(self.layout.tree(flat, outputs), rows.target).sum()
-        (slopes,) = torch.autograd.grad(value, flat, create_graph=True)
-        bends = [derivative(slopes[:, j].sum(), flat) for j in range(flat.shape[1])]
+        try:
+            (slopes,) = torch.autograd.grad(value, flat, create_graph=True)
+            bends = [derivative(slopes[:, j].sum(), flat) for j in range(flat.shape[1])]
+        except (NotImplementedError, RuntimeError) as error:
+            raise UnsupportedModelError(
+                f"the loss cannot be differentiated twice in the outputs ({error}), which steps of the "
+                "weights ask for: take a smooth one"
+            ) from error
         return slopes.detach(), torch.stack(bends, 1)
 
     # --- the objective ---------------------------------------------------------------------------------
@@ -234,6 +250,15 @@ class Network:
     def total(self) -> float:
         """What the decay counts for: Σ b_i where the loss is a mean, else 1."""
         return float(self.shares.sum()) if self.mean else 1.0
+
+    def check_twice_differentiable(self) -> None:
+        """Refuse a loss without second derivatives, before anything is trained.
+
+        Raises
+        ------
+        UnsupportedModelError
+        """
+        self._derivatives(self.rows.take(torch.arange(1, device=self.theta.device)))
 
     def leaving(self, rows: Tensor) -> Tensor:
         """Share of the decay that leaves with some rows: (b,)."""
@@ -276,11 +301,24 @@ def _outputs(module: nn.Module, rows: DataRows) -> Tree:
     try:
         with torch.no_grad():
             outputs = called(module, {}, rows.inputs)
-            alone = called(module, {}, taken(rows.inputs, slice(1)))
-    except (RuntimeError, TypeError, IndexError, KeyError, ValueError, AttributeError) as error:
+    except FAILURES as error:
         raise ValueError(
             f"the module does not take these inputs ({_shapes(rows.inputs)}): {type(error).__name__}: {error}"
             ". Several inputs are a tuple, ((X1, X2), y), or a dict by argument name"
+        ) from error
+    for row in (0, len(rows) - 1):
+        _check_alone(module, rows, outputs, row)
+    return outputs
+
+
+def _check_alone(module: nn.Module, rows: DataRows, outputs: Tree, row: int) -> None:
+    """Refuse a module that says something else of a row alone than among the others."""
+    try:
+        with torch.no_grad():
+            alone = called(module, {}, taken(rows.inputs, slice(row, row + 1)))
+    except FAILURES as error:
+        raise ValueError(
+            f"the module takes all rows and not row {row} alone, {type(error).__name__}: {error}. {_ACROSS}"
         ) from error
     for leaf, one in zip(*(tree_flatten(tree)[0] for tree in (outputs, alone)), strict=True):
         if not isinstance(leaf, Tensor) or leaf.ndim == 0 or (len(leaf), len(one)) != (len(rows), 1):
@@ -289,7 +327,14 @@ def _outputs(module: nn.Module, rows: DataRows) -> Tree:
                 f"the module must return tensors with one entry a row ({len(rows)} of them), got {shape}: is "
                 "it batch_first=True?"
             )
-    return outputs
+        if leaf.numel() and not _is_alike(leaf[row : row + 1], one, ALIKE * float(leaf.double().abs().max())):
+            raise ValueError(
+                f"the module returns something else for row {row} without the others of the batch. {_ACROSS}"
+            )
+
+
+def _is_alike(one: Tensor, other: Tensor, slack: float) -> bool:
+    return torch.allclose(one.double(), other.double(), rtol=0.0, atol=slack, equal_nan=True)
 
 
 def _shapes(tree: Tree) -> str:

@@ -14,7 +14,7 @@ from onefit.exceptions import SolverError, UnsupportedModelError
 from onefit.leave_out.sets import Folds
 from onefit.torch.functional.left_out import Sets, Steps
 from onefit.torch.networks.data import called
-from onefit.torch.networks.gauss_newton import curved_derivatives, matrix_of, n_bytes
+from onefit.torch.networks.gauss_newton import EQUAL, curved_derivatives, matrix_of, n_bytes, without_sets
 from onefit.torch.networks.kronecker import KroneckerCurvature
 from onefit.torch.networks.network import Network
 from onefit.torch.numerics.objective import BUDGET, PenalisedSum
@@ -73,14 +73,20 @@ class GaussNewton(Rule):
         super().__init__(network)
         if not fits(network):
             raise ValueError(f"{_demand(network)}: take curvature='kronecker' or 'last_layer', or fewer rows")
-        self.matrix = matrix_of(network)
+        self.leaving = float(network.leaving_share)
+        self.matrix = matrix_of(network, self.leaving)
 
     def moved(self, sets: Tensor) -> Iterator[Moved]:
         n, r, k = self.matrix.J.shape
         size = max(1, BUDGET // (max(k, n) * (sets.shape[1] * r + 3)))
-        for few in torch.split(sets, size):
-            shares = self.network.leaving(few.flatten()).reshape(few.shape).sum(1)
-            yield Moved(few, *self.matrix.left_out(few, shares))
+        shares = self.network.leaving(sets.flatten()).reshape(sets.shape).sum(1)
+        matrix, leaving = self.matrix, self.leaving
+        if sets.shape[1] > 1 and abs(float(shares.mean()) - leaving) > EQUAL * self.network.total:
+            leaving = float(shares.mean())  # with many rows much of the decay leaves, too
+            matrix = matrix.with_ridge(self.network.decay * (self.network.total - leaving))
+        stays = self.network.total - leaving
+        for few, own in zip(torch.split(sets, size), torch.split(shares, size), strict=True):
+            yield Moved(few, *without_sets(matrix, few, own, (own - leaving) / stays))
 
 
 class Kronecker(Rule):

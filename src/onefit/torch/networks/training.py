@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -26,9 +26,15 @@ from onefit.torch.numerics.objective import BUDGET, Smooth
 
 LITTLE_GAIN = 1e-10  # of the objective, at which L-BFGS ends
 UNFINISHED = 1e-2  # gradient at the given weights, relative to those of the rows, that is worth a warning
+VANISHED = 1e-4  # the same where training has ended, below which there is none
+MORE, SMALL_GAIN = (
+    4,
+    1e-4,
+)  # of so many shares of the steps: what another one gains, of the objective, at an end
+STILL = 1e-3  # share of the weights that training on moves, below which they were at a minimum
 DROPOUT = nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout
 ONCE = (NotImplementedError, RuntimeError)  # of operations without a second derivative
-Retraining: TypeAlias = Callable[[Tensor], nn.Module]  # from rows to a module without them, in float64
+Retraining: TypeAlias = Callable[[Tensor], "tuple[nn.Module, bool]"]  # a module without rows, if it is done
 
 SADDLES = 3  # that are left in turn before the last is told of
 
@@ -128,16 +134,35 @@ def watched(clock: Clock, steps: int) -> Callable[[], bool]:
     return is_up
 
 
-def trained(network: Network, max_steps: int, stop: Callable[[], bool]) -> Tensor:
-    """Train on from its weights: L-BFGS, then Newton steps if there are few parameters: (k,)."""
-    objective = TrainingLoss(network)
-    theta = quasi_newton(objective, network.theta, max_steps, gain=LITTLE_GAIN, stop=stop)
+class TrainingEnd(NamedTuple):
+    """Weights, (k,), and whether training came to an end there, at which steps gain next to nothing."""
+
+    theta: Tensor
+    is_done: bool
+
+
+def trained(network: Network, max_steps: int, stop: Callable[[], bool]) -> TrainingEnd:
+    """Train on from its weights: L-BFGS, then Newton steps if there are few parameters."""
+    objective, made = TrainingLoss(network), count(1)
+
+    def ends() -> bool:
+        next(made)
+        return stop()
+
+    theta = quasi_newton(objective, network.theta, max_steps, gain=LITTLE_GAIN, stop=ends)
+    is_done = next(made) <= max_steps and not stop()
+    if not is_done and not stop():  # in kinks there may be no end, and yet nothing to be gained
+        before = float(objective.value(theta))
+        theta = quasi_newton(objective, theta, 1 + max_steps // MORE, gain=LITTLE_GAIN, stop=stop)
+        is_done = before - float(objective.value(theta)) <= SMALL_GAIN * abs(before)
     if len(theta) > DENSE or stop():
-        return theta
+        return TrainingEnd(theta, is_done)
     try:
-        return by_newton(objective, theta, steps=20)
+        return TrainingEnd(by_newton(objective, theta, steps=20), True)
     except (SolverError, *ONCE):
-        return theta  # a kink (ReLU), a flat direction or no second derivative: what L-BFGS reached stands
+        return TrainingEnd(
+            theta, is_done
+        )  # a kink (ReLU), flat, or bent once only: what L-BFGS reached stands
 
 
 def missing(network: Network) -> float:
@@ -149,34 +174,48 @@ def missing(network: Network) -> float:
 
 def finished(network: Network, max_steps: int, clock: Clock) -> tuple[Network, tuple[str, ...]]:
     """Train a network to a minimum; a warning where that was far, a note where it was not reached."""
-    before, theta = missing(network), trained(network, max_steps, watched(clock, max_steps))
-    theta, notes = _left_saddles(network, theta, max_steps, clock)
-    done = replace(network, theta=theta)
-    if before > UNFINISHED:
-        warnings.warn(_moved(network, done, before), NotOptimalWarning, stacklevel=3)
-    after = missing(done)
+    before, end = missing(network), trained(network, max_steps, watched(clock, max_steps))
+    end, notes = _left_saddles(network, end, max_steps, clock)
+    done = replace(network, theta=end.theta)
+    moved = float((done.theta - network.theta).norm() / network.theta.norm().clamp(min=1e-300))
+    if before > UNFINISHED and moved > STILL:
+        warnings.warn(_moved(network, done, before, moved), NotOptimalWarning, stacklevel=3)
     if clock.is_up():
         notes.append(f"training was ended by max_seconds={clock.limit:g}")
-    if after >= UNFINISHED / 100:
-        notes.append(f"training did not converge: gradient {after:.1g}")
+    after = missing(done)
+    if after >= VANISHED:
+        notes.append(_kinked(after) if end.is_done else f"training did not converge: gradient {after:.1g}")
     return done, tuple(notes)
 
 
-def _left_saddles(network: Network, theta: Tensor, max_steps: int, clock: Clock) -> tuple[Tensor, list[str]]:
-    """Train on along directions of negative curvature, as long as there are some."""
+def _kinked(after: float) -> str:
+    return (
+        f"the gradient does not vanish where training ends ({after:.1g} of those of the rows): the weights "
+        "are at kinks, such as those of ReLU, where the steps of the formula are rough"
+    )
+
+
+def _left_saddles(
+    network: Network, end: TrainingEnd, max_steps: int, clock: Clock
+) -> tuple[TrainingEnd, list[str]]:
+    """Train on along directions of negative curvature, as long as there are some.
+
+    At kinks, and on the way, nothing is stationary, and curvature says nothing.
+    """
     for _ in range(SADDLES):
+        if clock.is_up() or missing(replace(network, theta=end.theta)) >= VANISHED:
+            return end, []
         try:
-            below = beyond_saddle(TrainingLoss(network), theta)
+            below = beyond_saddle(TrainingLoss(network), end.theta)
         except ONCE:
-            return theta, ["the module cannot be differentiated twice: it was not checked to be at a minimum"]
-        if below is None or clock.is_up():
-            return theta, []
-        theta = trained(replace(network, theta=below), max_steps, clock.is_up)
-    return theta, ["the Hessian had directions of negative curvature again and again: this may be no minimum"]
+            return end, ["the module cannot be differentiated twice: it was not checked to be at a minimum"]
+        if below is None:
+            return end, []
+        end = trained(replace(network, theta=below), max_steps, clock.is_up)
+    return end, ["the Hessian had directions of negative curvature again and again: this may be no minimum"]
 
 
-def _moved(network: Network, done: Network, before: float) -> str:
-    moved = float((done.theta - network.theta).norm() / network.theta.norm().clamp(min=1e-300))
+def _moved(network: Network, done: Network, before: float, moved: float) -> str:
     first, last = (float(one.row_values(one.theta).mean()) for one in (network, done))
     return (
         f"the module was not trained to a minimum (its gradient is {before:.2g} of those of the rows): "
@@ -199,17 +238,20 @@ def _of_modes(network: Network) -> str:
 # --- without a row -------------------------------------------------------------------------------------
 
 
-def without_rows(network: Network, max_steps: int, rows: Tensor) -> nn.Module:
-    """Train on from the weights of all rows, by L-BFGS."""
-    return network.as_module(trained(network.without(rows), max_steps, lambda: False))
+def without_rows(network: Network, max_steps: int, rows: Tensor) -> tuple[nn.Module, bool]:
+    """Train on from the weights of all rows, by L-BFGS, and tell whether that came to an end."""
+    others = network.without(rows)
+    end = trained(others, max_steps, lambda: False)
+    is_done = end.is_done or missing(replace(others, theta=end.theta)) < VANISHED
+    return network.as_module(end.theta), is_done
 
 
-def by_recipe(network: Network, retrain: Callable[[Any], nn.Module], rows: Tensor) -> nn.Module:
+def by_recipe(network: Network, retrain: Callable[[Any], nn.Module], rows: Tensor) -> tuple[nn.Module, bool]:
     """Do what the user does: ``retrain`` goes from the numbers of the rows that stay to a trained module."""
     module = retrain(np.setdiff1d(np.arange(len(network.rows)), rows.cpu().numpy()))
     if not isinstance(module, nn.Module):
         raise TypeError(f"retrain must return a torch.nn.Module, got {type(module).__name__}")
-    return module.to(device=rows.device, dtype=torch.float64).eval()
+    return module.to(device=rows.device, dtype=torch.float64).eval(), True
 
 
 def loss_of(network: Network, module: nn.Module, rows: Tensor) -> Tensor:

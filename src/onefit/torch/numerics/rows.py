@@ -24,6 +24,10 @@ def as_rows(name: str, given: Any, device: torch.device) -> Tensor:
         If there are fewer than 2 rows, or a value is not finite.
     """
     rows = given.detach() if isinstance(given, Tensor) else torch.as_tensor(np.array(given))
+    if rows.is_complex():
+        raise TypeError(
+            f"{name} holds complex numbers: give real and imaginary parts as columns of their own"
+        )
     kind = torch.float64 if rows.is_floating_point() else torch.int64
     rows = rows.to(device=device, dtype=rows.dtype if rows.dtype == torch.bool else kind)
     if rows.ndim == 0 or len(rows) < 2:

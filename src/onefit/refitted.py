@@ -204,6 +204,7 @@ def _estimate(
     weights = (np.ones(folds.n) if sample_weight is None else sample_weight)[rows]
     value, std_error = mean_and_error(*clustered(losses[order], weights, rows))
     return RiskEstimate(
+        _clusters=rows,
         value=value,
         std_error=std_error,
         losses=losses[order],

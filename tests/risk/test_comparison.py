@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.model_selection import ShuffleSplit
 
 import onefit
 
@@ -119,3 +120,30 @@ def test_rows_that_leave_with_others_are_not_held_against_rows_that_leave_alone(
         onefit.compare(one=alone, other=together)
     again = onefit.loo(Ridge(100.0).fit(X, y), X, y, groups=groups)
     assert onefit.compare(one=together, other=again).names
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_leaves_together_counts_as_one(weighted):
+    """Groups, and rows that several splits leave out, are no independent ones: neither are differences."""
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(60, 3)), np.arange(60) % 12
+    y = X[:, 0] + rng.normal(size=12)[groups] + rng.normal(size=60)
+    weights = rng.uniform(0.5, 2.0, 60) if weighted else None
+    splits = ShuffleSplit(9, test_size=0.5, random_state=0)
+    for leaving, of_rows in ((groups, groups), (splits, np.arange(60))):
+        one, other = (
+            onefit.loo(Ridge(strength).fit(X, y, weights), X, y, weights, groups=leaving)
+            for strength in (1, 100)
+        )
+        own = (np.ones(60) if weights is None else weights)[one.rows]
+        units = np.unique(of_rows[one.rows], return_inverse=True)[1]
+        totals = np.bincount(units, own)
+        for losses, stated in (
+            (other.losses - one.losses, onefit.compare(one=one, other=other).difference_error[1]),
+            (one.losses, one.std_error),
+            (one.losses, one.score("mse", error=True)[1]),
+        ):
+            means, mean = np.bincount(units, own * losses) / totals, np.average(losses, weights=own)
+            spread = np.sum((totals * (means - mean)) ** 2) * len(means) / (len(means) - 1)
+            assert stated == pytest.approx(np.sqrt(spread) / totals.sum(), rel=1e-8)
+        assert one._counted[0] == len(totals)

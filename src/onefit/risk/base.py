@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, overload
 
@@ -17,7 +17,7 @@ from onefit.exceptions import UnreliableWarning
 from onefit.leave_out.sets import Folds
 from onefit.numerics import UNRELIABLE
 from onefit.risk.audit import Audit
-from onefit.risk.means import mean_and_error
+from onefit.risk.means import clustered, mean_and_error
 from onefit.risk.presentation import FEW, confidence_interval, effective_rows, table, trust, with_error
 from onefit.risk.sampled import SampledPredictions
 
@@ -71,6 +71,7 @@ class LeftOutLosses(ABC):
     notes: tuple[str, ...] = ()
     audit: Audit | None = None
     sampled: SampledPredictions | None = None
+    _clusters: Any = field(default=None, repr=False)  # (t,), what each entry counts towards: else itself
 
     @property
     @abstractmethod
@@ -134,8 +135,11 @@ class LeftOutLosses(ABC):
             return score(scoring, self._pooled)
         known = self._known(scoring)
         losses = row_losses(scoring, known)
-        weights = np.ones(len(losses)) if known.weights is None else known.weights
-        found, std_error = self._corrected(scoring, mean_and_error(losses, weights)[1])
+        if len(losses) == len(self.rows):
+            units = self._units(losses)
+        else:
+            units = losses, np.ones(len(losses)) if known.weights is None else known.weights
+        found, std_error = self._corrected(scoring, mean_and_error(*units)[1])
         return (found, std_error) if error else found
 
     def _known(self, scoring: str | Callable[..., float]) -> Pooled:
@@ -190,13 +194,26 @@ class LeftOutLosses(ABC):
         if not 0 < float(coverage) < 1:
             raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
         positive = bool(np.all(self.losses >= 0))
-        n = effective_rows(len(self.losses), self._weights)
+        n = effective_rows(*self._counted)
         return confidence_interval(self.value, self.std_error, n, float(coverage), positive=positive)
 
     @property
     def _weights(self) -> Array | None:
         """Weight of each of ``rows``."""
         return None if self.sample_weight is None else self.sample_weight[self.rows]
+
+    def _units(self, losses: Array) -> tuple[Array, Array]:
+        """Means and weights of what counts as one: rows, or groups of them that leave together."""
+        weights = np.ones(len(self.rows)) if self.sample_weight is None else self.sample_weight[self.rows]
+        return (losses, weights) if self._clusters is None else clustered(losses, weights, self._clusters)
+
+    @property
+    def _counted(self) -> tuple[int, Array | None]:
+        """How many these are, and their weights where there are any."""
+        if self._clusters is None:
+            return len(self.losses), self._weights
+        weights = self._units(self.losses)[1]
+        return len(weights), weights
 
     @property
     def _pooled(self) -> Pooled:
@@ -239,7 +256,7 @@ class LeftOutLosses(ABC):
         if self.audit is not None and self.audit.excludes(self.value, self.std_error):
             said = f"do not use this value: refits of the whole model say {self.audit.short}"
         rows.append(("beside refits", said))
-        if effective_rows(len(self.losses), self._weights) < FEW:
+        if effective_rows(*self._counted) < FEW:
             low, high = self.confidence_interval()
             rows.append(("95 %, few rows", f"{low:.3g} … {high:.3g}"))
         return rows

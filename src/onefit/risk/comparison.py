@@ -28,7 +28,8 @@ class Comparison:
     risk, std_error : (m,) arrays
     difference, difference_error : (m,) arrays
         To the best, and the standard error of that difference.  Losses of a row under two models move
-        together, so it is known better than either risk.
+        together, so it is known better than either risk.  Rows of a group count as one, and so do those of a
+        row that several splits leave out.
     p_better : (m,) array
         How sure the rows make it that the best is better than this model: Student's t of the difference, one
         side.  The best was chosen for its rank, so near one half this says little.
@@ -132,16 +133,17 @@ def compare(*models: Any, names: Sequence[str] | None = None, **named: Any) -> C
     _check_same_rows(estimates)
     order = sorted(estimates, key=lambda name: estimates[name].value)
     best = estimates[order[0]]
-    weights = np.ones(len(best.losses)) if best.sample_weight is None else best.sample_weight[best.rows]
-    paired = np.array([mean_and_error(estimates[name].losses - best.losses, weights) for name in order])
-    n = int(np.count_nonzero(weights))
-    ratio = np.divide(paired[:, 0], paired[:, 1], out=np.zeros(len(order)), where=paired[:, 1] > 0)
+    units = [best._units(estimates[name].losses - best.losses) for name in order]
+    rise = np.array([estimates[name].value - best.value for name in order])
+    error = np.array([mean_and_error(*own)[1] for own in units])
+    ratio = np.divide(rise, error, out=np.zeros(len(order)), where=error > 0)
+    n = int(np.count_nonzero(units[0][1]))
     return Comparison(
         tuple(order),
         np.array([estimates[name].value for name in order]),
         np.array([estimates[name].std_error for name in order]),
-        np.array([estimates[name].value - best.value for name in order]),
-        paired[:, 1],
+        rise,
+        error,
         np.asarray(student.cdf(ratio, max(n - 1, 1))),
         best.loss_name,
     )

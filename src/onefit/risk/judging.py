@@ -81,6 +81,7 @@ def estimate(
         rows=rows,
         flagged=np.flatnonzero(far | lone),
         notes=(*notes, *notes_on(left_out, rows[lone])),
+        _clusters=None if left_out.sets is None else _clusters(left_out, clusters),
         _lone=lone,
         _readout=readout,
         **_in_terms_of(response, left_out),
@@ -134,12 +135,17 @@ def _risk(
     """Mean loss, its standard error, and what it may be off by: of all rows, or corrected by a sample."""
     rows = left_out.rows[left_out.order]
     weights = np.ones(len(losses)) if sample_weight is None else sample_weight[rows]
-    clusters = rows if clusters is None else np.asarray(clusters)[rows]
-    value, std_error = mean_and_error(*clustered(losses, weights, clusters))
+    value, std_error = mean_and_error(*clustered(losses, weights, _clusters(left_out, clusters)))
     if left_out.correction is not None:
         return value + left_out.correction.difference, std_error, left_out.correction.error
     off = weights * np.where(weights > 0, spread, 0.0)
     return value, std_error, float(off.sum() / weights.sum())
+
+
+def _clusters(left_out: LeftOut, clusters: Any) -> Any:
+    """What each value counts towards: its group, or its row, which splits may leave out several times."""
+    rows = left_out.rows[left_out.order]
+    return rows if clusters is None else np.asarray(clusters)[rows]
 
 
 def _rounding(left_out: LeftOut, response: LinearMetric, target: Array, sample_weight: Array | None) -> float:

@@ -253,6 +253,56 @@ def _matches(objective, share):
     return pytest.fail(f"off by {min(errors)} of the gradient")
 
 
+MACHINES = {
+    "SVC": (SVC(kernel="linear"), {"C": (1e-3, 0.3)}, "labels"),
+    "SVC, gamma": (SVC(), {"C": (1e-2, 1.0), "gamma": (1e-2, 1.0)}, "labels"),
+    "SVR": (SVR(), {"C": (1e-3, 0.1), "gamma": (1e-2, 1.0), "epsilon": (0.05, 0.5)}, "numbers"),
+    "hinge": (*_general("hinge", L2(), alpha=PerFeature(1e-1, 1e2)), "labels"),
+}
+
+
+@pytest.mark.parametrize("how", ["loo", "k-fold"])
+@pytest.mark.parametrize("name", MACHINES)
+def test_where_no_row_holds_the_intercept_it_stays_in_the_middle(name, how):
+    """Of weak machines all rows are inside the margin, and the ends of good intercepts move with them."""
+    model, bounds, kind = MACHINES[name]
+    found = []
+    for seed in range(6):
+        X, y = _data(kind, n=24, p=2, seed=seed)
+        objective = _objective(GradientSearchCV(model, bounds, risk=RISKS[how]), X, y)
+        low, high = objective.space.bounds
+        t = low + np.linspace(0.15, 0.5, len(low)) * (high - low)
+        _, gradient = objective.value_and_gradient(t)
+        assert all(objective.exact.values())
+        found.append(min(_slope_error(objective, t, gradient, step) for step in (1e-5, 1e-6, 1e-4)))
+    assert np.sum(np.array(found) < 1e-5) >= 5  # some may be at a corner
+
+
+@pytest.mark.filterwarnings("ignore:the search ended with:onefit.UnreliableWarning")
+def test_the_risk_of_folds_is_that_of_refits_where_no_row_holds_the_intercept():
+    rng = np.random.default_rng(46)
+    X = rng.normal(size=(24, 1))
+    y = (X[:, 0] + rng.normal(size=24) > 0.5).astype(int)
+    search = GradientSearchCV(SVC(kernel="linear"), {"C": (0.02, 0.3, "log")}, cv=StratifiedKFold(4)).fit(
+        X, y
+    )
+    losses = []
+    for training, rows in StratifiedKFold(4).split(X, y):
+        refit = SVC(kernel="linear", tol=1e-8, **search.best_params_).fit(X[training], y[training])
+        losses.extend(np.maximum(1.0 - (2 * y[rows] - 1) * refit.decision_function(X[rows]), 0.0))
+    assert -search.best_score_ == pytest.approx(np.mean(losses), rel=1e-6)
+    assert search.best_risk_.value == pytest.approx(np.mean(losses), rel=1e-6)
+
+
+@pytest.mark.parametrize("how", ["loo", "gcv"])
+@pytest.mark.parametrize("penalty", [FusedLasso(), penalties.TrendFilter(1)], ids=repr)
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_gradients_of_penalties_with_coordinates_of_their_own(loss, penalty, how):
+    X, y = _data("numbers" if loss == "squared" else "labels")
+    search = GradientSearchCV(*_general(loss, penalty, alpha=(0.3, 30.0)), risk=RISKS[how])
+    assert _worst(_objective(search, X, y), step=1e-5) < 1e-5
+
+
 def _by_five_points(objective, t, step):
     near, far = (objective.value(t + k * step) - objective.value(t - k * step) for k in (1, 2))
     return (8 * near - far) / 12

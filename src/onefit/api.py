@@ -122,9 +122,10 @@ def loo(
     NotOptimalWarning
         If polishing moved the coefficients by more than the solver's tolerance explains.
     UnreliableWarning
-        If the risk may be off by more than half of its standard error, is not finite, or rests on rows
-        without which a class has none; if it lies outside of its audit's interval; or if steps of a pipeline
-        before its last learn from y, as the selection of columns does, and no audit refits them.
+        If the risk by a formula may be off by more than half of its standard error, is not finite, or rests
+        on rows without which a class has none; if it lies outside of its audit's interval; or if steps of a
+        pipeline before its last learn from y, as the selection of columns does, and no audit refits them.
+        Of a model without a formula ``audit.interval`` tells how far it may be off.
 
     Examples
     --------

@@ -109,7 +109,7 @@ class TangentChange(NamedTuple):
 
 
 class LossChange(NamedTuple):
-    """∂_m g, ∂_m d and ∂_m κ at fixed predictors, weights included; κ are the kinks that rows sit on."""
+    """∂_m g, ∂_m d and ∂_m κ at fixed predictors, weights included; κ are the kinks next to the rows."""
 
     gradient: Array
     hessian: Array
@@ -191,7 +191,7 @@ def loss_change(losses: Sequence[Loss], weights: Array, fit: Fit) -> LossChange:
     on = own.piece(y, eta)[:, None]
     slopes = _sum(weights, [np.take_along_axis(one.slopes(y), on, 1)[:, 0] for one in pieces])
     slopes, kinks = slopes.reshape(shape), kinks.reshape(shape)
-    return LossChange(problem.per_row(np.where(held, 0.0, slopes)), none, np.where(held, kinks, 0.0))
+    return LossChange(problem.per_row(np.where(held, 0.0, slopes)), none, kinks)
 
 
 def _sum(weights: Array, parts: Sequence[Array]) -> Array:

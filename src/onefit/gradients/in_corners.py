@@ -11,6 +11,7 @@ from onefit import _linalg
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
 from onefit.gradients.adjoint import Cotangent, OfGram, OfLoss
+from onefit.leave_out.loose import flat_bottom
 from onefit.losses import PiecewiseLinear
 from onefit.penalties import Coordinates
 from onefit.problem import Problem
@@ -41,6 +42,10 @@ def held_out_in_corners(
     pinned[own] = False  # they have left
     strengths = fit.tangent.hessian[:, None]
     forces, level = _forces(problem, strengths[:, 0], pinned, rows, by_row)
+    for j in np.flatnonzero(~pinned.any(axis=0)).tolist():  # in the middle of the intercepts that are as good
+        bottom = flat_bottom(Fit(problem.without(int(rows[j])), coef[:, j], intercept[j]))
+        if bottom is not None:
+            np.add.at(forces[:, j], bottom.rows, 0.5 * by_row[j])
     owed = -forces
     owed[own] += by_row
     u = _linalg.transposed_times(problem.X, owed) / strengths

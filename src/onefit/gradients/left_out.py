@@ -267,6 +267,8 @@ def degrees_of_freedom(fit: Fit, curvature: Curvature, owed: float, by_eta: Arra
     One output and a smooth loss; GCV and its kind.
     """
     _check_linear_pattern(fit)
+    if isinstance(fit.tangent, Subspace):  # Q is asked for in its basis, and a solution may have another one
+        curvature = factor(fit)
     h, middle = curvature.quadratic_forms(), owed * fit.hessian
     through = _through_forms(fit, curvature, middle)
     bends = owed * h - through.rows

@@ -14,6 +14,7 @@ from onefit.curvature import Direction, Pinned, factor
 from onefit.fit import Fit
 from onefit.gradients.adjoint import Cotangent, OfGram, OfLoss
 from onefit.gradients.in_corners import held_out_in_corners, stand_in_corners
+from onefit.leave_out.loose import flat_bottom
 from onefit.penalties import Coordinates, SeparablePenalty
 
 SMALL = 64  # columns up to which many systems are solved at once
@@ -29,17 +30,20 @@ class Solves(Protocol):
 def implicit(fit: Fit, curvature: Solves, of_parameters: Direction) -> Cotangent:
     """Pull a derivative in (β, b) back to the problem, by one solve."""
     u = curvature.solve(of_parameters)
-    held = curvature.hold(of_parameters) if isinstance(curvature, Pinned | InCorners) else None
-    return through_solution(fit, u, held)
+    if not isinstance(curvature, Pinned | InCorners):
+        return through_solution(fit, u)
+    return through_solution(fit, u, curvature.hold(of_parameters), curvature.pins)
 
 
-def through_solution(fit: Fit, u: Direction, held: Array | None = None) -> Cotangent:
+def through_solution(
+    fit: Fit, u: Direction, held: Array | None = None, pins: Index | None = None
+) -> Cotangent:
     """∂R/∂(Zᵀ g + ∇P) = −u, of the problem's parts; ``held`` is what the risk owes to kinks that hold."""
     along = fit.problem.linear_predictor(*u)
     slope, kink = -along, None
     if held is not None:
         slope, kink = np.where(fit.pinned, 0.0, slope), np.zeros(fit.problem.n)
-        kink[fit.pinned] = held
+        np.add.at(kink, np.flatnonzero(fit.pinned) if pins is None else pins, held)
     loss = OfLoss(slope, kink=kink)
     if _linalg.has_columns(fit.problem.X):
         return Cotangent(-u.coef, loss=loss)
@@ -61,12 +65,16 @@ class InCorners:
         S_VV μ − b 1 = X_V Λ⁻¹ v,      1ᵀ μ = v_b.
 
     The system is as large as V, which is what makes the gradients of many left-out fits affordable.
+
+    Where no row is on a kink the intercept is in the middle of those that are as good, so that the mean of
+    the predictors of two rows stays where it is: that of those which come to their kinks at either end.
     """
 
     X: Any
     pins: Index
     strengths: Array  # diagonal of Λ, all positive
     intercept: bool
+    midway: bool = False  # whether the mean of the rows is held, and none of them alone
 
     @classmethod
     def of(cls, fit: Fit) -> InCorners | None:
@@ -75,26 +83,36 @@ class InCorners:
         problem = fit.problem
         if not problem.loss.is_kinked or not isinstance(fit.tangent, Coordinates) or fit.is_kinked:
             return None
-        pins = np.flatnonzero(fit.pinned)
-        if not (np.all(curved > 0) and np.all(fit.tangent.support)) or not pins.size:
+        if not (np.all(curved > 0) and np.all(fit.tangent.support)):
             return None
-        return cls(problem.X, pins, curved, bool(problem.intercept))
+        pins = np.flatnonzero(fit.pinned)
+        if pins.size:
+            return cls(problem.X, pins, curved, bool(problem.intercept))
+        bottom = flat_bottom(fit)
+        return None if bottom is None else cls(problem.X, bottom.rows, curved, True, midway=True)
+
+    @property
+    def _shares(self) -> Array:
+        """How much of each row is in what is held: (v, pins)."""
+        return np.full((1, len(self.pins)), 1.0 / len(self.pins)) if self.midway else np.eye(len(self.pins))
 
     @cached_property
     def _rows(self) -> Any:
         """X_V; of a kernel model G_V."""
-        return _linalg.as_design(self.X).dense_rows(self.pins)
+        rows = _linalg.as_design(self.X).dense_rows(self.pins)
+        return self._shares @ rows if self.midway else rows
 
     def _transposed(self, forces: Array) -> Array:
         """X_Vᵀ μ, in the coordinates of the coefficients."""
         everywhere = np.zeros(self.X.shape[0])
-        everywhere[self.pins] = forces
+        np.add.at(everywhere, self.pins, self._shares.T @ forces if self.midway else forces)
         return _linalg.transposed_times(self.X, everywhere)
 
     @cached_property
     def _system(self) -> Array:
-        v = len(self.pins)
         S = _linalg.as_design(_linalg.some_rows(self.X, self.pins)).row_gram(1.0 / self.strengths)
+        S = self._shares @ S @ self._shares.T if self.midway else S
+        v = len(S)
         if not self.intercept:
             return S
         bordered = np.zeros((v + 1, v + 1))
@@ -113,8 +131,9 @@ class InCorners:
         return Direction((gradient.coef - self._transposed(forces)) / self.strengths, np.asarray(level))
 
     def hold(self, gradient: Direction) -> Array:
-        """Forces μ with which the rows hold against a gradient: (v,)."""
-        return self._forces(gradient)[0]
+        """Forces with which the rows hold against a gradient, each its own: (pins,)."""
+        forces = self._forces(gradient)[0]
+        return self._shares.T @ forces if self.midway else forces
 
 
 @dataclass(frozen=True, eq=False)

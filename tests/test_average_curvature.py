@@ -61,6 +61,21 @@ def test_where_all_rows_bend_alike_it_is_the_curvature(store, fit_intercept, str
         np.testing.assert_allclose(one - one.mean(axis=-1, keepdims=True), other, atol=1e-9)
 
 
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("p", [P, 400])  # more columns than rows: in coordinates of their span
+def test_several_gradients_are_solved_with_as_one_each(store, fit_intercept, p):
+    n = N if p == P else 120
+    fit = solve(Fit.at_start(problem_at(2.0, n=n, p=p, store=store, fit_intercept=fit_intercept))).fit
+    average, rng = AverageCurvature.by_curved_rows(fit), np.random.default_rng(1)
+    several = Direction(rng.normal(size=(p, C, 3)), fit_intercept * rng.normal(size=(C, 3)))
+    found = average.solve(several)
+    for j in range(3):
+        alone = average.solve(Direction(*(part[..., j] for part in several)))
+        for one, other in zip(found, alone, strict=True):
+            np.testing.assert_allclose(one[..., j], other, atol=1e-12)
+
+
 def test_rows_that_bend_most_count_most_on_the_way_to_an_optimum():
     """Where rows are of many sizes the largest ones hardly bend, and there are fewer products with K."""
     rng = np.random.default_rng(0)

@@ -68,6 +68,25 @@ def test_the_mean_is_within_its_error_of_refits(store, fit_intercept, weighted):
     np.testing.assert_allclose(found.solved[int(rows[0])].coef, refit.coef, atol=0.01)
 
 
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize(("p", "fit_intercept"), [(60, True), (400, True), (60, False)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_that_go_side_by_side_end_at_their_refits(monkeypatch, store, p, fit_intercept, weighted):
+    fit = fit_at(p=p, strength=3.0, store=store, fit_intercept=fit_intercept, weighted=weighted)
+    rows, alone = RowsAlone(fit), []
+    rows._solve.by_average = True
+    monkeypatch.setattr(rows, "_without", lambda i: alone.append(i) or RowsAlone._without(rows, i))
+    which = np.arange(0, 240, 6)
+    found, exact = rows.taken(fit.eta, which), leave_out(fit, max_error=0.0).eta
+    way = np.linalg.norm(exact - fit.eta, axis=1)[which]
+    off = np.linalg.norm(found - exact, axis=1)[which]
+    assert np.median(off[way > 0] / way[way > 0]) < 0.01
+    assert np.all(off <= 0.05 * way + 1e-9)
+    assert len(alone) < 5
+    assert sorted(rows.solved) == which.tolist()
+    np.testing.assert_array_equal(found[1], fit.eta[1])
+
+
 @pytest.mark.usefixtures("cheap")
 def test_the_engine_goes_this_way_where_it_takes_less():
     fit = fit_at()

@@ -107,7 +107,9 @@ class AverageCurvature:
         return cls.of(fit, np.maximum(fit.bending.traces(), 0.0))
 
     def solve(self, gradient: Direction) -> Direction:
-        """About K⁻¹ times a gradient."""
+        """About K⁻¹ times a gradient, or several along a last axis of both its parts."""
+        if gradient.coef.ndim > 2:
+            return self._solve_each(gradient)
         whole, span = gradient.coef, self.span
         own = whole if span is None else span.coordinates(whole)
         centred = own - np.multiply.outer(self.means, gradient.intercept)
@@ -121,6 +123,25 @@ class AverageCurvature:
             ridge = self.fit.tangent.hessian.flat[0]
             coef = span.coefficients(coef - own / ridge) + whole / ridge
         return Direction(coef, levels)
+
+    def _solve_each(self, gradient: Direction) -> Direction:
+        """The same of several: products of the columns are those of all of them side by side."""
+        p, c, f = gradient.coef.shape
+        whole, span = np.ascontiguousarray(np.moveaxis(gradient.coef, 1, 2)).reshape(p, -1), self.span
+        level = np.ascontiguousarray(gradient.intercept.T)  # (f, c)
+        own = whole if span is None else span.coordinates(whole)
+        centred = own - np.multiply.outer(self.means, level.ravel())
+        along = _linalg.product(self.columns.T, centred).reshape(-1, c) @ self.outputs
+        along = (along.reshape(-1, f, c) * self.inverse[:, None]).reshape(-1, c) @ self.outputs.T
+        coef = _linalg.product(self.columns, along.reshape(-1, f * c))
+        levels = (self.levels * (level @ self.outputs)) @ self.outputs.T
+        levels = levels - (self.means @ coef).reshape(f, c)
+        if self.fit.problem.has_free_shift:
+            levels = levels - levels.mean(axis=1, keepdims=True)
+        if span is not None:
+            ridge = self.fit.tangent.hessian.flat[0]
+            coef = span.coefficients(coef - own / ridge) + whole / ridge
+        return Direction(np.moveaxis(coef.reshape(-1, f, c), 1, 2), levels.T)
 
     def step(self) -> Array:
         """Predictors of all rows without themselves, about: η + H g with forms of this curvature: (n, c)."""

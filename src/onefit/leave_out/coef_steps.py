@@ -20,7 +20,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
-from onefit.curvature import Curvature, Direction
+from onefit.curvature import AverageCurvature, Curvature, Direction
 from onefit.fit import Fit
 from onefit.leave_out import prove
 from onefit.leave_out.chords import FoldProblems
@@ -71,7 +71,7 @@ class About(Protocol):
 class OfFit(NamedTuple):
     """The curvature with all rows."""
 
-    curvature: Curvature
+    curvature: Curvature | AverageCurvature
 
     def solve(self, gradient: Direction) -> Direction:
         return self.curvature.solve(gradient)
@@ -239,6 +239,7 @@ class _Unsettled:
     mark: Array  # (f,), norm that steps are held against
     waited: Array  # (f,), steps since
     mix: int  # steps that are mixed
+    patience: int
     seen: Sequence[ChordStep] = ()
 
     def count(self, norm: Array) -> None:
@@ -275,6 +276,7 @@ class _Unsettled:
             self.mark[keep],
             self.waited[keep],
             self.mix,
+            self.patience,
             seen,
         )
 
@@ -318,6 +320,7 @@ def steps_in_coefficients(
     max_steps: int,
     far: Index | None = None,
     mix: int = MIXED,
+    patience: int = PATIENCE,
 ) -> EndsOfSteps:
     """Steps until what is left of each fold is small, or no longer shrinks.
 
@@ -334,6 +337,8 @@ def steps_in_coefficients(
         Rows whose moves are not asked for.
     mix : int, default 6
         Steps that are mixed.
+    patience : int, default 6
+        Steps in which what is left must fall to a quarter.
     """
     f, problem = start.coef.shape[-1], refits.fit.problem
     end = EndsOfSteps(
@@ -341,7 +346,8 @@ def steps_in_coefficients(
     )
     rows = _Passes.of(refits.fit, f, np.array([], dtype=np.intp) if far is None else far)
     unseen = np.full(f, np.inf)
-    moving = _Unsettled(refits, without, close, np.arange(f), start, unseen, unseen, np.zeros(f), mix)
+    waited = np.zeros(f)
+    moving = _Unsettled(refits, without, close, np.arange(f), start, unseen, unseen, waited, mix, patience)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for _ in range(max_steps):
             gradient, travelled = rows.seen(moving.refits, moving.at)
@@ -354,7 +360,7 @@ def steps_in_coefficients(
             moving.take(end, nearer & ~end.settled[moving.which], length)
             end.settled[moving.which] |= nearer & small
             moving.count(norm)
-            done = end.settled[moving.which] | (moving.waited >= PATIENCE)
+            done = end.settled[moving.which] | (moving.waited >= patience)
             if np.all(done):
                 break
             moving.go(Direction(*(-part for part in back)), gradient)

@@ -14,8 +14,10 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.cost import UNMINDED
-from onefit.curvature import Direction
+from onefit.curvature import AverageCurvature, Direction, factor
 from onefit.fit import Fit
+from onefit.leave_out.chords import MAX_STEPS, FoldProblems
+from onefit.leave_out.coef_steps import OfFit, Roughly, steps_in_coefficients
 from onefit.leave_out.factor_free import PARTS, fit_of_others, goes_by_column, near_by, rough_cost
 from onefit.leave_out.parts import FIRST
 from onefit.leave_out.refit import refit_cost
@@ -27,6 +29,10 @@ MARGIN = 1.2  # for an error that is known roughly
 TRIED = 3  # rows that tell what others take
 BESIDE = 4.0  # products with K, about as long as which the rest of a row's steps takes
 SHARE = 0.25  # of the rows, that tell the mean of the others where no step of theirs is known
+SIDE_BY_SIDE = 16  # rows that go together by the average curvature, so that products of matrices are large
+COEFFICIENTS = 2**18  # of all of them: steps before are kept, too
+MIXED = 20  # steps of these, about as many as conjugate gradients take
+NEAR = 5e-3  # of a row's first step, that its last may be: it leaves as much as a rough fit does
 LITTLE = 0.01  # of the way of a row's predictors that may be left, where columns move one at a time
 PROBES = 16  # that tell leverages
 LOOSELY = 0.03  # error of what they are multiplied by, relative
@@ -101,13 +107,36 @@ class RowsAlone:
 
     def taken(self, eta: Array, which: Index) -> Array:
         """Predictors, those of some rows by fits without them, or by a step where there is none."""
-        found = eta.copy()
-        for i in np.setdiff1d(which, list(self.solved)).tolist():
+        found, todo = eta.copy(), np.setdiff1d(which, list(self.solved))
+        together = min(SIDE_BY_SIDE, COEFFICIENTS // self.fit.coef.size)
+        if self._solve.by_average and together > 1:
+            regular = np.setdiff1d(todo, self.lone)
+            for rows in np.array_split(regular, -(-regular.size // together)) if regular.size else ():
+                self._go_together(rows)
+        for i in np.setdiff1d(todo, list(self.solved)).tolist():
             near = self._without(i)
             self.solved[i] = SolvedWithout(near.eta[i], near.coef, near.intercept)
         for i, one in self.solved.items():
             found[i] = one.eta
         return found
+
+    @cached_property
+    def _average(self) -> AverageCurvature:
+        """Of many rows the nearest one takes little, whatever others share."""
+        return AverageCurvature.by_curved_rows(self.fit)
+
+    def _go_together(self, rows: Index) -> None:
+        """Fits without each of some rows, side by side, as far as steps by the average curvature settle."""
+        fit, f = self.fit, rows.size
+        begun = Direction(*(np.repeat(part[..., None], f, axis=-1) for part in (fit.coef, fit.intercept)))
+        refits = FoldProblems.without(fit, factor(fit), rows[:, None])
+        close = Roughly.of_folds(NEAR, np.zeros(f))
+        about = OfFit(self._average)
+        end = steps_in_coefficients(refits, about, close, begun, MAX_STEPS, mix=MIXED, patience=MIXED)
+        self._products += sum(end.passes)
+        eta = end.predictors(fit.problem.X, rows, np.arange(f))
+        for j in np.flatnonzero(end.settled).tolist():
+            self.solved[int(rows[j])] = SolvedWithout(eta[j], end.coef[..., j], end.intercept[..., j])
 
     def _without(self, i: int) -> Fit:
         start = fit_of_others(self.fit, i)

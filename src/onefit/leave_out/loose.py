@@ -75,18 +75,28 @@ def room_of_intercept(fit: Fit) -> tuple[float, float]:
     return (0.0, 0.0) if bottom is None else (-bottom.low, bottom.high)
 
 
+def at_middle(fit: Fit) -> Fit:
+    """As good a fit with the intercept in the middle of what it may be."""
+    bottom = flat_bottom(fit)
+    return fit if bottom is None else _moved_to_middle(fit, bottom)
+
+
+def _moved_to_middle(fit: Fit, bottom: FlatBottom) -> Fit:
+    by = 0.5 * (bottom.high + bottom.low)
+    moved = fit.moved(fit.coef, fit.intercept + by)
+    return moved.known(eta=fit.eta + by, gradient=fit.gradient, pinned=np.zeros_like(fit.pinned))
+
+
 def with_middle_intercept(fit: Fit) -> tuple[Fit, float | None]:
-    """As good a fit with the intercept in the middle of what it may be, and how far from that it may be.
+    """The same, and how far from there the intercept may be.
 
     That is None where something holds the intercept, and 0 where the model's own solver takes the middle.
     """
-    down, up = room_of_intercept(fit)
-    if down == up == 0:
+    bottom = flat_bottom(fit)
+    if bottom is None:
         return fit, None
-    by, reach = 0.5 * (up - down), 0.5 * (up + down)
-    moved = fit.moved(fit.coef, fit.intercept + by)
-    middle = moved.known(eta=fit.eta + by, gradient=fit.gradient, pinned=np.zeros_like(fit.pinned))
-    is_taken = fit.problem.takes_middle
+    middle = _moved_to_middle(fit, bottom)
+    reach, is_taken = 0.5 * (bottom.high - bottom.low), fit.problem.takes_middle
     taken = is_taken is not None and is_taken(fit.problem, float(middle.intercept), reach)
     return middle, 0.0 if taken else reach
 

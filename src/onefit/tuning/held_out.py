@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 from onefit import gradients
 from onefit._typing import Array
 from onefit.fit import Fit
-from onefit.leave_out.loose import with_middle_intercept
+from onefit.leave_out.loose import at_middle
 from onefit.leave_out.sets import Folds
 from onefit.losses import Squared
 from onefit.penalties import SeparablePenalty
@@ -81,7 +81,7 @@ class HeldOutJudge(Judge):
         removed, tested = self.folds.removed[k], self.folds.tested[k]
         known = None if shared is None else shared.without(training, removed)
         fit, curvature = solved_from(training, start) if known is None else known
-        fit, _ = with_middle_intercept(fit)
+        fit = at_middle(fit)
         y, eta, weights = self.target[tested], fit.eta[tested], self.weights[tested] / total
         value = float(weights @ self.metric.losses(y, eta))
         if not gradient:

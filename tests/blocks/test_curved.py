@@ -137,3 +137,22 @@ def test_a_path_goes_on_where_columns_tell_only_together():
     y = signal + 0.5 * rng.normal(size=1500) > 0
     in_memory, in_blocks = (LogisticLOO(l1_ratio=1.0).fit(*own) for own in ((X, y), (ArraySource(X, y),)))
     assert in_blocks.loo_.value == pytest.approx(in_memory.loo_.value, rel=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::onefit.UnreliableWarning")
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_level_of_few_rows_of_one_class_is_judged_at_every_strength(intercept):
+    """No row of a sample tells how its leverage goes with the strength."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(N, P))
+    rare = rng.choice(N, 3, replace=False)
+    X[:, 4] = 0.0
+    X[rare, 4] = 1.0
+    y = (0.5 * X[:, 0] - 4.0 * intercept + rng.logistic(size=N) > 0).astype(int)
+    y[rare] = 0
+    Cs = np.logspace(-6, 2, 9)
+    found = LogisticLOO(Cs, fit_intercept=intercept, early_stopping=False, selection="min").fit(X, y)
+    for C, risk in zip(Cs[::2], found.risk_path_[::2], strict=True):
+        plain = LogisticRegression(C=C, fit_intercept=intercept, tol=1e-10, max_iter=1000).fit(X, y)
+        assert risk == pytest.approx(onefit.loo(plain, X, y).value, rel=1e-5)
+    assert found.corrected_risk_ == pytest.approx(found.loo_.value, rel=1e-2)

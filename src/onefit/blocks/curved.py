@@ -38,6 +38,9 @@ from onefit.tuning.selection import Selection
 ROUGH = 1e-3  # of h, by which strengths are compared: how far it may be off
 RACED = 1e-14  # Newton decrement, relative to the loss, with which strengths are compared: 1e-7 of a risk
 SAMPLED = 1e-2  # relative error of solutions on the sample, which are off by some hundredths as it is
+ALONE = (
+    0.05  # leverage of a row, by one column, from which on h at few strengths does not tell that at others
+)
 MEASURED = 1000  # rows of the sample, about, whose h tells what few strengths are enough
 LARGE_SQUARE = 1e18  # of numbers whose squares, a million of them summed, stay within single precision
 
@@ -167,11 +170,25 @@ def prepared(models: Models, start: Start, summary: Summary) -> Start:
         return start._replace(single=single)
     solved = SolvedStrengths(start.points, tuple(found for found in start.quadratics if found is not None))
     path = StepPath.of(models, solved, start.knots, summary)
+    if _holds_one_row(path, start.points.centre, summary):
+        return start._replace(single=single)
     sample = summary.sample.rows.X
     sample = sample[:: max(1, len(sample) // MEASURED)]
     forms = path.forms(sample - start.points.centre).T
     tolerance = min(ALIKE * summary.count / len(summary.means), FARTHEST)
     return start._replace(knots=Knots.of(forms, tolerance), single=single)
+
+
+def _holds_one_row(path: StepPath, centre: Array, summary: Summary) -> bool:
+    """Whether a column may stand for a few rows alone, as a rare level does, at some strength.
+
+    Of such rows, which a sample need not hold, h goes as one over the strength.
+    """
+    models, sample = path.models, summary.sample.rows
+    target = np.asarray(models.metric.target(sample.y), dtype=np.float64)
+    curved = models.loss.hessian(target, path.points.predictors(sample.X - centre)).max() * summary.heaviest
+    farthest = np.maximum(summary.highest - centre, centre - summary.lowest)
+    return bool(np.any(curved * path.forms(np.diag(farthest)) > ALONE))
 
 
 def in_single(models: Models, start: Start, summary: Summary) -> bool:

@@ -252,8 +252,8 @@ class Summary:
         Σ w and the largest weight.
     means, squares : (p,) arrays
         Weighted means of the columns, and Σ w (x − mean)².
-    sizes : (p,) array
-        Largest absolute value of each column.
+    lowest, highest : (p,) arrays
+        Of each column.
     labels, shares : (c,) arrays
         Distinct values of y, sorted, and the weight of each; of a response of numbers Σ w y alone, beside a
         label that means nothing.
@@ -266,7 +266,8 @@ class Summary:
     heaviest: float
     means: Array
     squares: Array
-    sizes: Array
+    lowest: Array
+    highest: Array
     labels: Any
     shares: Array
     sample: RowSample
@@ -283,11 +284,17 @@ class Summary:
             heaviest=max(self.heaviest, other.heaviest),
             means=self.means + part * apart,
             squares=self.squares + other.squares + self.weight * part * apart**2,
-            sizes=np.maximum(self.sizes, other.sizes),
+            lowest=np.minimum(self.lowest, other.lowest),
+            highest=np.maximum(self.highest, other.highest),
             labels=labels,
             shares=shares,
             sample=self.sample + other.sample,
         )
+
+    @property
+    def sizes(self) -> Array:
+        """Largest absolute value of each column: (p,)."""
+        return np.maximum(np.abs(self.lowest), np.abs(self.highest))
 
     @property
     def size(self) -> int:
@@ -337,7 +344,8 @@ def _of_piece(block: Block, classes: bool, power: float | None) -> Summary:
         heaviest=float(weights.max()),
         means=means,
         squares=weights @ (X - means) ** 2,
-        sizes=np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0)),
+        lowest=X.min(axis=0),
+        highest=X.max(axis=0),
         labels=labels,
         shares=shares,
         sample=RowSample((SampledRows(X, y, weights),)).thinned(),

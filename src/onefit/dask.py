@@ -96,12 +96,16 @@ class DaskSource(Rows):
         while len(level) > 1:
             groups = [level[start : start + FAN_IN] for start in range(0, len(level), FAN_IN)]
             level = [delayed(_added)(group) for group in groups]
-        return self._computed(level)[0]
+        (whole,) = self._computed(level)
+        if whole is None:
+            raise ValueError("the source has no rows")
+        return whole
 
     def each(self, of: Callable[[Block], Part]) -> Iterator[Part]:
         judged = self._judged(of)
         for start in range(0, len(judged), AT_ONCE):
-            yield from self._computed(judged[start : start + AT_ONCE])
+            found = self._computed(judged[start : start + AT_ONCE])
+            yield from (part for part in found if part is not None)
 
     def _judged(self, of: Callable[[Block], Part]) -> list[Delayed]:
         shared = delayed(of, pure=False, traverse=False)  # sent once, not with every partition
@@ -141,13 +145,15 @@ def connected(scheduler: Any) -> Client | None:
     return client
 
 
-def _judge_partition(number: int, of: Callable[[Block], Part], layout: Layout, *parts: Any) -> Part:
+def _judge_partition(number: int, of: Callable[[Block], Part], layout: Layout, *parts: Any) -> Part | None:
+    """None of a partition without rows, as a filter may leave it."""
     name, block = layout.named(f"partition {number}", *parts)
-    return located(name, of, block)
+    return located(name, of, block) if len(block.y) else None
 
 
 def _added(parts: list[Any]) -> Any:
-    return sum(parts[1:], start=parts[0])
+    held = [part for part in parts if part is not None]
+    return sum(held[1:], start=held[0]) if held else None
 
 
 def _named_columns(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:

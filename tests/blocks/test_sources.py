@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from onefit import LassoLOO
 from onefit.blocks import Block, Rows
 from onefit.sources import ArraySource, GeneratedSource, as_source
 
@@ -122,13 +123,12 @@ def set_at(which: int, value: float):
         (set_at(1, np.nan), r"target of block 5 is missing or infinite in row 3"),
         (set_at(2, -1.0), r"sample_weight of block 5 is -1 in row 3"),
         (lambda X, y, w: (X[:, :3], y, w), r"block 5 has 3 columns, block 0 has 4"),
-        (lambda X, y, w: (X[:0], y[:0], w[:0]), r"block 5 is empty"),
         (lambda X, y, w: (X, y[:9], w), r"y of block 5 has 9 entries, X has 100 rows"),
         (lambda X, y, w: (np.full(X.shape, "a"), y, w), r"block 5 holds what is no number"),
         (lambda *block: block[0], r"block 5 must be \(X, y\)"),
         (lambda X, y, w: (X[0], y, w), r"block 5 of X must have rows and columns"),
     ],
-    ids=["nan", "infinity", "target", "weight", "width", "empty", "lengths", "text", "no tuple", "one axis"],
+    ids=["nan", "infinity", "target", "weight", "width", "lengths", "text", "no tuple", "one axis"],
 )
 def test_bad_blocks_are_named(change, message):
     with pytest.raises(ValueError, match=message):
@@ -191,6 +191,36 @@ def test_text_in_a_data_frame_is_named():
 def test_bad_sources_are_refused(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_columns_and_labels_that_change_between_passes():
+    """As noise that is drawn anew does, or a file of strings that is written to."""
+    rng = np.random.default_rng(0)
+    y, numbers = rng.normal(size=60), iter(range(99))
+    drawn = [
+        lambda: (rng.normal(size=(60, 2)), y),
+        lambda: (np.ones((60, 2)), np.roll(np.repeat(["a", "b"], 30), next(numbers))),
+    ]
+    for one in drawn:
+        source = GeneratedSource(lambda one=one: iter([one()]))
+        list(source.named_blocks())
+        with pytest.raises(ValueError, match="other rows, or in another order"):
+            list(source.named_blocks())
+
+
+def test_blocks_without_rows_are_passed_over():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(90, 3)), rng.normal(size=90)
+
+    def make():
+        for rows in (slice(0, 30), slice(30, 30), slice(30, 60), slice(60, 90), slice(90, 90)):
+            yield X[rows], y[rows]
+
+    found, whole = LassoLOO().fit(GeneratedSource(make)), LassoLOO().fit(X, y)
+    assert found.alpha_ == pytest.approx(whole.alpha_)
+    np.testing.assert_allclose(found.coef_, whole.coef_, atol=1e-10)
+    with pytest.raises(ValueError, match="the source has no rows"):
+        LassoLOO().fit(GeneratedSource(lambda: iter([(X[:0], y[:0])])))
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,8 @@ class LocalSource(Rows):
 
     @final
     def each(self, of: Callable[[Block], Part]) -> Iterator[Part]:
-        yield from in_threads(located, ((name, of, block) for name, block in self.named_blocks()))
+        held = ((name, of, block) for name, block in self.named_blocks() if len(block.y))
+        yield from in_threads(located, held)
 
 
 def located(name: str, of: Callable[[Block], Part], block: Block) -> Part:

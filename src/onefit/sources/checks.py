@@ -45,7 +45,7 @@ class Layout:
         Raises
         ------
         ValueError
-            It is empty, not as wide as the others, lengths differ, or a number is missing or infinite.
+            It is not as wide as the others, lengths differ, or a number is missing or infinite.
         """
         matrix = as_matrix(name, X)
         self._check_shape(name, matrix, column_names(X))
@@ -58,8 +58,6 @@ class Layout:
         return name, Block(matrix, target, weights)
 
     def _check_shape(self, name: str, X: Array, names: tuple[str, ...] | None) -> None:
-        if len(X) == 0:
-            raise ValueError(f"{name} is empty: leave empty blocks out")
         if X.shape[1] != self.width:
             raise ValueError(f"{name} has {X.shape[1]} columns, {self.first} has {self.width}")
         if names is not None and self.names is not None and names != self.names:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, final
+from typing import Any, NamedTuple, final
+from zlib import crc32
 
 import numpy as np
 
@@ -56,13 +57,13 @@ class GeneratedSource(LocalSource):
         X = _parts(0, first)[0]
         self._layout = Layout.of("block 0", X)
         self.names = self._layout.names
-        self._seen: tuple[int, float] | None = None
+        self._seen: tuple[int, _Mark] | None = None
 
     def named_blocks(self) -> Iterator[tuple[str, Block]]:
-        count, mark = 0, 0.0
+        count, mark = 0, _Mark(0.0, 0.0, 0)
         for number, made in enumerate(self._make()):
             name, block = self._layout.named(f"block {number}", *_parts(number, made))
-            mark += _mark(block, count)
+            mark = mark.with_block(block, count)
             count += block.X.shape[0]
             yield name, block
         before = self._seen or (count, mark)
@@ -75,13 +76,21 @@ class GeneratedSource(LocalSource):
         self._seen = count, mark
 
 
-def _mark(block: Block, before: int) -> float:
-    """What tells rows from others, and their order: a weighted sum of the numbers in y."""
-    y = np.asarray(block.y)
-    if y.dtype.kind not in "fiub":
-        return 0.0
-    places = before + 1.0 + np.arange(len(y))
-    return float(np.sum(places @ y))
+class _Mark(NamedTuple):
+    """What tells rows from others: a sum of X, one of y by its places, and a checksum of labels."""
+
+    of_columns: float
+    of_y: float
+    of_labels: int
+
+    def with_block(self, block: Block, count: int) -> _Mark:
+        """That of one block more, after so many rows."""
+        y, of_columns = np.asarray(block.y), self.of_columns + float(block.X.sum())
+        if y.dtype.kind not in "fiub":
+            labels = "\0".join(map(str, y.tolist())).encode()
+            return self._replace(of_columns=of_columns, of_labels=crc32(labels, self.of_labels))
+        places = count + 1.0 + np.arange(len(y))
+        return self._replace(of_columns=of_columns, of_y=self.of_y + float(np.sum(places @ y)))
 
 
 def _parts(number: int, made: Any) -> tuple[Any, Any, Any]:

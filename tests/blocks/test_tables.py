@@ -176,11 +176,16 @@ def test_a_row_of_a_csv_file_that_ends_early_is_named(tmp_path):
         ({"target": "cost"}, r"target='cost' is no column of the table: it has a, b, price"),
         ({"target": "price", "sample_weight": "w"}, r"sample_weight='w' is no column"),
         ({"target": "price", "columns": ["c"]}, r"columns='c' is no column"),
-        ({"target": np.ones(3)}, r"is no column"),
+        ({"target": np.ones(3)}, r"target must be the name of a column of the table, got ndarray"),
+        ({"target": "price", "sample_weight": "price"}, r"sample_weight is the target, 'price'"),
+        ({"target": "price", "columns": ["a", "price"]}, r"columns names 'price', which is the target"),
+        ({"target": "price", "columns": ["a", "a"]}, r"columns names 'a' twice"),
+        ({"target": "price", "columns": []}, r"there is no column beside the target"),
+        ({"target": "price", "columns": "a"}, r"columns must be a list of names, got 'a'"),
     ],
 )
 def test_unknown_columns_are_named(folder, given, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         TableSource(folder, **given)
 
 

@@ -161,6 +161,11 @@ def _by_name(models: tuple[Any, ...], names: Sequence[str] | None, named: dict[s
 
 def _estimate(name: str, model: Any) -> RiskEstimate:
     found = getattr(model, "loo_", getattr(model, "best_risk_", model))
+    if hasattr(found, "rows_to"):
+        raise TypeError(
+            f"{name} was judged in blocks, which keep no loss of a row to be held against another: fit it on "
+            "arrays, or write the losses of each model by rows_to(path)"
+        )
     if not isinstance(found, RiskEstimate):
         raise TypeError(
             f"{name} must be a result of onefit.loo, or a fitted estimator that has one as loo_, got "

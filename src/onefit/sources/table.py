@@ -74,9 +74,12 @@ class TableSource(LocalSource):
                 _check_column(schema, what, name)
         self._target, self._weight = target, sample_weight
         own = [name for name in schema.names if name not in (target, sample_weight)]
-        own = own if columns is None else list(columns)
+        own = own if columns is None else _given(columns, target, sample_weight)
         for name in own:
             _check_column(schema, "columns", name)
+        if target == sample_weight or not own:
+            what = "sample_weight is the target" if own else "there is no column beside the target"
+            raise ValueError(f"{what}, {target!r}: name another one")
         _check_numeric(schema, own, given=columns is not None)
         self._layout = Layout(len(own), tuple(own), "the table")
         self._read = [*own, target, *([] if sample_weight is None else [sample_weight])]
@@ -160,8 +163,27 @@ def _opened(path: Path) -> ds.Dataset:
         ) from error
 
 
+def _given(columns: Any, target: str, sample_weight: str | None) -> list[str]:
+    """The columns that were asked for: different ones, none of which is the target or the weight."""
+    if isinstance(columns, str):
+        raise TypeError(f"columns must be a list of names, got {columns!r}: give [{columns!r}]")
+    own = list(columns)
+    for k, name in enumerate(own):
+        if name in own[:k]:
+            raise ValueError(f"columns names {name!r} twice")
+        if name in (target, sample_weight):
+            what = "target" if name == target else "sample_weight"
+            raise ValueError(f"columns names {name!r}, which is the {what}: leave it out")
+    return own
+
+
 def _check_column(schema: pa.Schema, what: str, name: Any) -> None:
-    if not isinstance(name, str) or name not in schema.names:
+    if not isinstance(name, str):
+        raise TypeError(
+            f"{what} must be the name of a column of the table, got {type(name).__name__}: it has "
+            f"{', '.join(schema.names)}"
+        )
+    if name not in schema.names:
         raise ValueError(f"{what}={name!r} is no column of the table: it has {', '.join(schema.names)}")
 
 

@@ -186,9 +186,11 @@ def _holds_one_row(path: StepPath, centre: Array, summary: Summary) -> bool:
     """
     models, sample = path.models, summary.sample.rows
     target = np.asarray(models.metric.target(sample.y), dtype=np.float64)
-    curved = models.loss.hessian(target, path.points.predictors(sample.X - centre)).max() * summary.heaviest
+    curved = models.loss.hessian(target, path.points.predictors(sample.X - centre)).mean(
+        axis=1, keepdims=True
+    )
     farthest = np.maximum(summary.highest - centre, centre - summary.lowest)
-    return bool(np.any(curved * path.forms(np.diag(farthest)) > ALONE))
+    return bool(np.any(summary.heaviest * curved * path.forms(np.diag(farthest)) > ALONE))
 
 
 def in_single(models: Models, start: Start, summary: Summary) -> bool:

@@ -267,15 +267,15 @@ def test_where_no_row_holds_the_intercept_it_stays_in_the_middle(name, how):
     """Of weak machines all rows are inside the margin, and the ends of good intercepts move with them."""
     model, bounds, kind = MACHINES[name]
     found = []
-    for seed in range(6):
-        X, y = _data(kind, n=24, p=2, seed=seed)
+    for seed in range(3):
+        X, y = _data(kind, n=20, p=2, seed=seed)
         objective = _objective(GradientSearchCV(model, bounds, risk=RISKS[how]), X, y)
         low, high = objective.space.bounds
         t = low + np.linspace(0.15, 0.5, len(low)) * (high - low)
         _, gradient = objective.value_and_gradient(t)
         assert all(objective.exact.values())
         found.append(min(_slope_error(objective, t, gradient, step) for step in (1e-5, 1e-6, 1e-4)))
-    assert np.sum(np.array(found) < 1e-5) >= 5  # some may be at a corner
+    assert np.sum(np.array(found) < 1e-5) >= 2  # one may be at a corner
 
 
 @pytest.mark.filterwarnings("ignore:the search ended with:onefit.UnreliableWarning")

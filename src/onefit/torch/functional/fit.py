@@ -163,8 +163,8 @@ class FunctionalFit:
         by                  a Newton step (Theorem 1)
         largest leverage    0.163
         high leverage       0 rows
-        audited, 95 %       0.177881 [0.177703, 0.178059] by 10 refits, +7.8e-05 from the approximation
-        beside refits       within 0.00026 of refitting without each (95 %, from refits of a few rows)
+        audited, 95 %       0.177881 [0.177703, 0.178082] by 10 refits, +7.8e-05 from the approximation
+        beside refits       within 0.00028 of refitting without each (95 %, from refits of a few rows)
         """
         check_audit(audit)
         folds = self._folds(groups)

@@ -315,3 +315,22 @@ def test_thirty_refits_are_unbiased_and_their_intervals_cover(case):
     assert 0.85 < claimed / spread < 1.15
     covered = np.mean([low <= exact.mean() <= high for low, high in (r.interval for r in results)])
     assert 0.90 <= covered <= 0.985
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_intervals_reach_farther_where_differences_are_skewed(sign):
+    """A few large differences, most of which are not drawn: the mean lies on their side."""
+    rng = np.random.default_rng(0)
+    approximate = np.full(400, 50.0)
+    exact = approximate + sign * rng.lognormal(0.0, 1.2, 400)
+    weights, leaning, even = np.ones(400), 0, 0
+    for _ in range(400):
+        drawn = draw(np.ones(400), weights, 20, rng)
+        found = audit(approximate, drawn, exact[drawn.rows], weights)
+        low, high = found.interval
+        near, far = sorted((found.value - low, high - found.value))
+        assert (high - found.value == far) == (sign > 0) or far == pytest.approx(near)
+        leaning += low <= exact.mean() <= high
+        even += abs(exact.mean() - found.value) <= near
+    assert even < 0.92 * 400
+    assert leaning > even + 0.02 * 400

@@ -38,9 +38,7 @@ from onefit.tuning.selection import Selection
 ROUGH = 1e-3  # of h, by which strengths are compared: how far it may be off
 RACED = 1e-14  # Newton decrement, relative to the loss, with which strengths are compared: 1e-7 of a risk
 SAMPLED = 1e-2  # relative error of solutions on the sample, which are off by some hundredths as it is
-ALONE = (
-    0.05  # leverage of a row, by one column, from which on h at few strengths does not tell that at others
-)
+ALONE = 0.05  # leverage of a row, by one column, from which on h of few strengths tells nothing of others
 MEASURED = 1000  # rows of the sample, about, whose h tells what few strengths are enough
 LARGE_SQUARE = 1e18  # of numbers whose squares, a million of them summed, stay within single precision
 

@@ -17,6 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_map
 
 REFUSALS = (RuntimeError, NotImplementedError, ValueError, UserWarning)  # of vmap
+ONCE = (NotImplementedError, RuntimeError)  # of operations without a second derivative
 
 
 def mapped(f: Callable[..., Tensor], trees: tuple[Any, ...], chunk: int | None = None) -> Tensor:

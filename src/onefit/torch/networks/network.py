@@ -18,7 +18,7 @@ from onefit.exceptions import UnsupportedModelError
 from onefit.torch.networks.data import DataRows, Tree, called, taken
 from onefit.torch.networks.decay import Decay, read_decay
 from onefit.torch.networks.losses import BatchLoss, RowLosses, check_targets, read_losses
-from onefit.torch.networks.mapping import REFUSALS, derivative, jacobian_of, looped, mapped
+from onefit.torch.networks.mapping import ONCE, REFUSALS, derivative, jacobian_of, looped, mapped
 from onefit.torch.numerics.objective import BUDGET
 from onefit.torch.numerics.rows import as_weights, trained_parameters
 
@@ -237,7 +237,7 @@ class Network:
         try:
             (slopes,) = torch.autograd.grad(value, flat, create_graph=True)
             bends = [derivative(slopes[:, j].sum(), flat) for j in range(flat.shape[1])]
-        except (NotImplementedError, RuntimeError) as error:
+        except ONCE as error:
             raise UnsupportedModelError(
                 f"the loss cannot be differentiated twice in the outputs ({error}), which steps of the "
                 "weights ask for: take a smooth one"

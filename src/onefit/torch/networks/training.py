@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from onefit._progress import progress_line
 from onefit.exceptions import NotOptimalWarning, SolverError
 from onefit.torch.networks.data import called
-from onefit.torch.networks.mapping import derivative, mapped
+from onefit.torch.networks.mapping import ONCE, derivative, mapped
 from onefit.torch.networks.network import SOME, TOGETHER, Network
 from onefit.torch.numerics.minimum import by_newton
 from onefit.torch.numerics.newton import DENSE, beyond_saddle, quasi_newton
@@ -27,13 +27,9 @@ from onefit.torch.numerics.objective import BUDGET, Smooth
 LITTLE_GAIN = 1e-10  # of the objective, at which L-BFGS ends
 UNFINISHED = 1e-2  # gradient at the given weights, relative to those of the rows, that is worth a warning
 VANISHED = 1e-4  # the same where training has ended, below which there is none
-MORE, SMALL_GAIN = (
-    4,
-    1e-4,
-)  # of so many shares of the steps: what another one gains, of the objective, at an end
+MORE, SMALL_GAIN = 4, 1e-4  # at an end a fourth of the steps more gains no larger share of the objective
 STILL = 1e-3  # share of the weights that training on moves, below which they were at a minimum
 DROPOUT = nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout
-ONCE = (NotImplementedError, RuntimeError)  # of operations without a second derivative
 Retraining: TypeAlias = Callable[[Tensor], "tuple[nn.Module, bool]"]  # a module without rows, if it is done
 
 SADDLES = 3  # that are left in turn before the last is told of
@@ -160,9 +156,8 @@ def trained(network: Network, max_steps: int, stop: Callable[[], bool]) -> Train
     try:
         return TrainingEnd(by_newton(objective, theta, steps=20), True)
     except (SolverError, *ONCE):
-        return TrainingEnd(
-            theta, is_done
-        )  # a kink (ReLU), flat, or bent once only: what L-BFGS reached stands
+        # a kink (ReLU), a flat direction or no second derivative: what L-BFGS reached stands
+        return TrainingEnd(theta, is_done)
 
 
 def missing(network: Network) -> float:

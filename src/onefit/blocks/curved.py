@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, final
 
@@ -168,7 +168,7 @@ def prepared(models: Models, start: Start, summary: Summary) -> Start:
         return start._replace(single=single)
     solved = SolvedStrengths(start.points, tuple(found for found in start.quadratics if found is not None))
     path = StepPath.of(models, solved, start.knots, summary)
-    if _holds_one_row(path, start.points.centre, summary):
+    if _holds_one_row(path, solved.quadratics, start.points.centre, summary):
         return start._replace(single=single)
     sample = summary.sample.rows.X
     sample = sample[:: max(1, len(sample) // MEASURED)]
@@ -177,7 +177,7 @@ def prepared(models: Models, start: Start, summary: Summary) -> Start:
     return start._replace(knots=Knots.of(forms, tolerance), single=single)
 
 
-def _holds_one_row(path: StepPath, centre: Array, summary: Summary) -> bool:
+def _holds_one_row(path: StepPath, quadratics: Sequence[Quadratic], centre: Array, summary: Summary) -> bool:
     """Whether a column may stand for a few rows alone, as a rare level does, at some strength.
 
     Of such rows, which a sample need not hold, h goes as one over the strength.
@@ -188,7 +188,11 @@ def _holds_one_row(path: StepPath, centre: Array, summary: Summary) -> bool:
         axis=1, keepdims=True
     )
     farthest = np.maximum(summary.highest - centre, centre - summary.lowest)
-    return bool(np.any(summary.heaviest * curved * path.forms(np.diag(farthest)) > ALONE))
+    K = [
+        found.gram.diagonal() + penalty.strengths(farthest.shape)[1]
+        for found, penalty in zip(quadratics, models.penalties, strict=True)
+    ]
+    return bool(np.any(summary.heaviest * curved * farthest**2 > ALONE * np.stack(K)))
 
 
 def in_single(models: Models, start: Start, summary: Summary) -> bool:

@@ -78,7 +78,7 @@ def test_without_them_the_steps_are_off(monkeypatch):
     X, y, _ = table("classes")
     model = logistic(0.0, 10.0).fit(X, y)
     exact = onefit.loo(model, X, y, exact=True)
-    monkeypatch.setattr("onefit.blocks.estimate.most_rows", lambda *_: 1)
+    monkeypatch.setattr("onefit.blocks.mean_over_rows.most_rows", lambda *_: 1)
     with pytest.warns(UnreliableWarning):
         found = onefit.loo(model, ArraySource(X, y, rows=100))
     assert abs(found.value - exact.value) > 0.02 * exact.std_error
@@ -87,7 +87,7 @@ def test_without_them_the_steps_are_off(monkeypatch):
 
 def test_a_sample_tells_its_error(monkeypatch):
     """Few rows are solved, of many whose bounds are too wide: the mean is within the error that is stated."""
-    monkeypatch.setattr("onefit.blocks.estimate.most_rows", lambda *_: 60)
+    monkeypatch.setattr("onefit.blocks.mean_over_rows.most_rows", lambda *_: 60)
     inside, kinds = [], set()
     for seed in range(10):
         X, y, _ = table("classes", n=700, p=60, seed=seed)
@@ -174,7 +174,7 @@ class TestBounds:
 
     @pytest.fixture(autouse=True)
     def _few(self, most, monkeypatch):
-        monkeypatch.setattr("onefit.blocks.estimate.most_rows", lambda *_: most)
+        monkeypatch.setattr("onefit.blocks.mean_over_rows.most_rows", lambda *_: most)
 
     @pytest.mark.parametrize("alpha", [0.01, 0.02])
     def test_rows_beside_the_support(self, alpha):

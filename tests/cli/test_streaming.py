@@ -78,6 +78,10 @@ def test_what_is_found_is_what_is_found_in_memory(place, tmp_path, capsys, in_me
     here = json.loads((memory / "summary.json").read_text())
     assert summary["task"] == here["task"]
     assert summary["rows"] == here["rows"] == ROWS
+    assert len(summary["scores"]) == 3
+    for score, found in summary["scores"].items():
+        assert found == pytest.approx(here["scores"][score], rel=0.01)
+        assert f"{score} " in said
     new = table(50, seed=1)
     ours, theirs = saved.load(str(out / "model.skops")), saved.load(str(memory / "model.skops"))
     method = "predict_proba" if target == "label" else "predict"

@@ -19,7 +19,7 @@ from typing import NamedTuple, Self, final
 import numpy as np
 
 from onefit._linalg import cholesky, product, triangular_inverse
-from onefit._typing import Array
+from onefit._typing import Array, Index
 from onefit.blocks.anew import DoubtfulRows, SolvedRows, solve_without
 from onefit.blocks.left_out_path import KnownRefits
 from onefit.blocks.models import Knots, Models, Points, Quadratic, pieces
@@ -275,6 +275,17 @@ class ChosenStrength:
         """Some of the rows of a block that may be off, with their losses and what these may change."""
         target = np.asarray(self.path.models.metric.target(block.y), dtype=np.float64)
         return DoubtfulRows.of(most, block._replace(y=target), self.path.points.centre, losses, sizes)
+
+    def numbers_anew(self, block: Block) -> Index:
+        """Number of each row of a block among those that were solved anew, −1 of others: (b,)."""
+        found = np.full(len(block.y), -1)
+        if self.anew is not None:
+            points = self.path.points
+            parts = list(pieces(block, self.path.models.metric, points.centre))
+            X, y, weights = (np.concatenate(own) for own in zip(*parts, strict=True))
+            rows, own = self.anew.among(X, y, weights, points.predictors(X)[0])
+            found[rows] = own
+        return found
 
     @property
     def solves_anew(self) -> bool:

@@ -4,133 +4,34 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
-from typing import Any, NamedTuple, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 
-from onefit._typing import Array
-from onefit.blocks.anew import DoubtfulRows, most_rows
 from onefit.blocks.chosen import ChosenStrength
-from onefit.blocks.loss_sums import LossSums
-from onefit.blocks.newton import check_rows
-from onefit.blocks.rows import Added, Block, Largest, Rows
+from onefit.blocks.left_out_rows import LeftOutRows
+from onefit.blocks.mean_over_rows import MeanOverRows
+from onefit.blocks.rows import Rows
 from onefit.blocks.written import write_rows
 from onefit.exceptions import UnreliableWarning
-from onefit.leave_out.draws import NEGLIGIBLE, Draw, spread, unseen
 from onefit.metrics import LinearMetric
-from onefit.numerics import CONFIDENCE, EXACT, KNOWN, TINY, UNRELIABLE, resolution
+from onefit.numerics import UNRELIABLE
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.presentation import trust, with_error
 
-
-@final
-@dataclass(frozen=True)
-class RowSum(Added):
-    """Sums over the rows at one strength.
-
-    Attributes
-    ----------
-    rows : int
-    losses : LossSums
-    off : float
-        Σ w times how far a loss may be off.
-    unknown : int
-        Rows of whose refits nothing is known.
-    df : float
-        Sum of the leverages.
-    largest : Largest
-        Of them.
-    doubtful : DoubtfulRows
-        Some of those that may be off.
-    """
-
-    rows: int
-    losses: LossSums
-    off: float
-    unknown: int
-    df: float
-    largest: Largest
-    doubtful: DoubtfulRows
-
-    @property
-    def value(self) -> float:
-        """Weighted mean of the losses."""
-        return float(self.losses.risks[0])
-
-    @property
-    def std_error(self) -> float:
-        """Its sampling standard error."""
-        return float(self.losses.std_errors[0])
-
-    @property
-    def error(self) -> float:
-        """How far the mean may be off."""
-        return np.inf if self.unknown else self.off / self.losses.weight
-
-
-def _sum_of_rows(block: Block, judge: ChosenStrength, metric: LinearMetric, most: int) -> RowSum:
-    values = judge.left_out(block)
-    target, weights = _read(block, metric)
-    held = weights > 0
-    losses = np.where(held, metric.losses(target, values.left_out), 0.0)
-    spread = np.where(held, metric.spread(target, values.left_out, values.bounds), 0.0)
-    known = np.isfinite(spread)
-    change = np.abs(losses - np.where(held, metric.losses(target, values.fitted), 0.0))
-    total = max(float(weights.sum()), TINY)
-    usual = (weights @ change or weights @ losses) / total
-    change = np.maximum(change, NEGLIGIBLE * usual)  # a step may not see what a refit does
-    return RowSum(
-        len(target),
-        LossSums.of(losses, np.zeros((1, len(losses))), weights),
-        float(weights[known] @ spread[known]),
-        int(np.count_nonzero(~known)),
-        float(values.leverages.sum()),
-        Largest(float(values.leverages.max(initial=0.0))),
-        judge.drawn(block, losses, weights * np.minimum(spread, change), most + 1),
-    )
-
-
-def _columns_of_rows(
-    block: Block, judge: ChosenStrength, metric: LinearMetric, classes: Any | None
-) -> dict[str, Any]:
-    """The rows of a block in the columns of a file."""
-    values = judge.left_out(block)
-    target, _ = _read(block, metric)
-    return _written(
-        classes,
-        y=block.y,
-        predictions=metric.predictions(values.left_out),
-        decision=metric.decision(values.left_out),
-        loss=metric.losses(target, values.left_out),
-        leverage=values.leverages,
-        bound=values.bounds,
-    )
-
-
-def _written(classes: Any | None, *, y: Any, predictions: Array, **others: Array) -> dict[str, Any]:
-    """Rows in the columns of a file."""
-    columns = {"y": np.asarray(y)}
-    if predictions.ndim == 1:
-        columns["prediction"] = predictions
-    else:
-        assert classes is not None
-        columns |= {f"probability_{name}": part for name, part in zip(classes, predictions.T, strict=True)}
-    return columns | others
-
-
-def _read(block: Block, metric: LinearMetric) -> tuple[Array, Array]:
-    """Target and weights of a block."""
-    target = np.asarray(metric.target(block.y), dtype=np.float64)
-    return target, block.row_weights
+LEFT_BEHIND = "a saved estimate leaves its rows behind: fit again, or call onefit.loo"
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class BlocksEstimate:
     """Leave-one-out risk of a model whose rows come in blocks; no row is kept.
+
+    What needs values of single rows passes over them once more: ``rows_to`` writes them to a file, ``score``
+    takes what a scorer needs, and ``in_memory`` makes them the ``RiskEstimate`` of a table in memory.
 
     Attributes
     ----------
@@ -178,7 +79,8 @@ class BlocksEstimate:
     loss_name: str
     classes: Any | None
     notes: tuple[str, ...]
-    _parts: Callable[[], Iterator[dict[str, Any]]] | None  # of the rows, as they are written
+    _parts: Callable[[], Iterator[LeftOutRows]] | None  # of the rows, in their order
+    _joined: Callable[[], RiskEstimate] | None  # of all of them
 
     @classmethod
     def of_held(cls, found: RiskEstimate) -> Self:
@@ -186,15 +88,7 @@ class BlocksEstimate:
         unknown = ~np.isfinite(found.bounds)
         if found.sample_weight is not None:
             unknown &= found.sample_weight > 0
-        columns = _written(
-            found.classes,
-            y=found.y,
-            predictions=found.predictions,
-            decision=found.decision,
-            loss=found.losses,
-            leverage=found.leverages,
-            bound=found.bounds,
-        )
+        rows = (LeftOutRows.of_held(found),)
         return cls(
             found.value,
             found.std_error,
@@ -207,12 +101,13 @@ class BlocksEstimate:
             found.loss_name,
             found.classes,
             found.notes,
-            partial(iter, (columns,)),
+            partial(iter, rows),
+            partial(replace, found, _left_out=None, _readout=None),
         )
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the rows behind."""
-        return {**self.__dict__, "_parts": None}
+        return {**self.__dict__, "_parts": None, "_joined": None}
 
     def rows_to(self, path: str | PathLike[str]) -> None:
         """Write every row without itself to a Parquet file, in one more pass over the rows.
@@ -223,7 +118,7 @@ class BlocksEstimate:
         Parameters
         ----------
         path : path
-            Of the file, which is replaced.
+            Of the file, which is replaced where all rows were written.
 
         Raises
         ------
@@ -231,8 +126,39 @@ class BlocksEstimate:
             The estimate was saved and loaded: it has left its rows behind.
         """
         if self._parts is None:
-            raise ValueError("a saved estimate leaves its rows behind: fit again, or call onefit.loo")
-        write_rows(path, self._parts())
+            raise ValueError(LEFT_BEHIND)
+        write_rows(path, (part.columns(self.classes) for part in self._parts()))
+
+    def in_memory(self) -> RiskEstimate:
+        """The risk with the values of all rows, in one more pass over them.
+
+        It holds some ten numbers a row, and can be scored, drawn and compared as that of a table in memory.
+        X is not held, so that ``interval``, ``influence`` and the coefficients without a row are not had.
+
+        Raises
+        ------
+        ValueError
+            The estimate was saved and loaded: it has left its rows behind.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import onefit
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(1000, 3))
+        >>> source = onefit.sources.ArraySource(X, X[:, 0] + rng.normal(size=1000), rows=300)
+        >>> est = onefit.RidgeLOO().fit(source).loo_.in_memory()
+        >>> est.predictions.shape, round(est.score("r2"), 2)
+        ((1000,), 0.46)
+        """
+        if self._joined is None:
+            raise ValueError(LEFT_BEHIND)
+        return self._joined()
+
+    def score(self, scoring: str | Callable[..., float], *, error: bool = False) -> Any:
+        """Score of all left-out predictions pooled, in one more pass: ``RiskEstimate.score``."""
+        rows: Any = self.in_memory()
+        return rows.score(scoring, error=error)
 
     def __repr__(self) -> str:
         return (
@@ -257,52 +183,6 @@ class BlocksEstimate:
         if self.guarantee == "rough":
             return f"rough: {self.n_unknown} of the rows could not be checked"
         return trust(self.guarantee, self.approx_error, "", noted=bool(self.notes))
-
-
-class MeanOverRows(NamedTuple):
-    """A mean over all rows, how far it may be off, and what is behind that."""
-
-    value: float
-    off: float
-    guarantee: str
-    total: RowSum
-    judge: ChosenStrength
-
-    @classmethod
-    def of(cls, rows: Rows, judge: ChosenStrength, metric: LinearMetric, count: int) -> Self:
-        """Judge all rows in a pass, and solve some of them anew if that may be off by too much."""
-        most = most_rows(count, rows.shape[1])
-        total = rows.total(partial(_sum_of_rows, judge=judge, metric=metric, most=most))
-        check_rows(total.losses.count, count)
-        can_tell = judge.solves_anew and total.doubtful.is_worth_solving
-        if can_tell and not total.error <= KNOWN * total.std_error:
-            before, (some, chances) = total, total.doubtful.drawn()
-            judge = judge.solved_anew(rows, some, n=total.rows)
-            total = rows.total(partial(_sum_of_rows, judge=judge, metric=metric, most=0))
-            value, off = _sampled(before, some, chances, judge, metric)
-            if off < total.error and not total.error <= KNOWN * total.std_error:
-                return cls(value, off, "sampled", total, judge)
-        is_exact = total.error <= EXACT * max(abs(total.value), TINY)
-        guarantee = "rough" if total.unknown else "exact" if is_exact else "bounded"
-        return cls(total.value, total.error, guarantee, total, judge)
-
-
-def _sampled(
-    before: RowSum, some: DoubtfulRows, chances: Array, judge: ChosenStrength, metric: LinearMetric
-) -> tuple[float, float]:
-    """Correct a mean by the difference estimator (``leave_out.draws``); how far it may be off, at 95 %."""
-    found, weight = judge.anew, before.losses.weight
-    if found is None or len(found.y) < len(some.y) or not np.isfinite(found.bounds).all():
-        return before.value, np.inf
-    rest = max(some.total - float(some.sizes.sum()), 0.0)
-    if rest > 0 and not np.any(chances < 1.0):  # none that tells of the others
-        return before.value, np.inf
-    off = found.weights * (metric.losses(found.y, found.left_out) - found.losses) / weight
-    error, quantile = spread(off / chances, 1.0 - chances, CONFIDENCE)
-    draw, effect = Draw(np.arange(len(off)), chances), np.append(some.sizes, rest) / weight
-    left = unseen(off, effect, draw, CONFIDENCE)
-    least = resolution(before.value, before.std_error)
-    return before.value + float(np.sum(off / chances)), max(quantile * error + left, least)
 
 
 def estimate_rows(
@@ -331,7 +211,8 @@ def estimate_rows(
     UnreliableWarning
         If the risk may be off by more than half of its standard error.
     """
-    value, off, guarantee, total, judge = MeanOverRows.of(rows, judge, metric, count)
+    found = MeanOverRows.of(rows, judge, metric, count)
+    value, off, guarantee, total, judge, _ = found
     error = total.std_error
     if guarantee != "exact" and not off <= UNRELIABLE * error:
         known = f"may be off by {off:.2g}, with a standard error of {error:.2g}"
@@ -354,5 +235,40 @@ def estimate_rows(
         metric.loss_name,
         classes,
         notes,
-        partial(rows.each, partial(_columns_of_rows, judge=judge, metric=metric, classes=classes)),
+        parts := partial(rows.each, partial(LeftOutRows.of, judge=judge, metric=metric)),
+        partial(_in_memory, found, parts, metric, classes, notes),
+    )
+
+
+def _in_memory(
+    found: MeanOverRows,
+    parts: Callable[[], Iterator[LeftOutRows]],
+    metric: LinearMetric,
+    classes: Any | None,
+    notes: tuple[str, ...],
+) -> RiskEstimate:
+    """The mean with the values of all rows."""
+    rows = LeftOutRows.joined(parts())
+    return RiskEstimate(
+        value=found.value,
+        std_error=found.total.std_error,
+        losses=rows.losses,
+        rows=np.arange(len(rows.y)),
+        leverages=rows.leverages,
+        predictions=rows.predictions,
+        decision=rows.decision,
+        fitted=rows.fitted,
+        effective_df=found.total.df,
+        y=rows.y,
+        sample_weight=None if np.all(rows.weights == 1.0) else rows.weights,
+        classes=classes,
+        method=metric.method,
+        loss_name=metric.loss_name,
+        notes=notes,
+        approx_error=found.off,
+        guarantee=found.guarantee,
+        bounds=rows.bounds,
+        certified=rows.certified(),
+        flagged=rows.flagged(metric),
+        sampled=rows.sampled(metric, found.chances),
     )

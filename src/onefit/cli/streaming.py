@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,12 @@ FILES = ("model.skops", "coefficients.csv", "predictions.parquet", "summary.json
 PASSES = (pa.ArrowException, OSError, ValueError)  # errors that name block, column and row, but not the table
 SHARE = 0.25  # of the memory there is: a table takes some times what its file does
 HEAD = 100_000  # rows that tell what kind of target it is
+SCORED = 10**6  # rows whose left-out values are held to be scored, at most: some hundred bytes each
+SCORES = {
+    "binary": {"AUC": "auc", "Brier": "brier", "accuracy": "accuracy"},
+    "regression": {"R²": "r2", "RMSE": "rmse", "MAE": "mae"},
+    "counts": {"R²": "r2", "RMSE": "rmse", "MAE": "mae"},
+}
 PLAIN = {"binary": COMPARED["binary"], "regression": COMPARED["regression"], "counts": ("poisson",)}
 
 
@@ -64,17 +71,28 @@ class Tuned:
         Features.
     scaler : StandardScaler
     models : dict of str to estimator
+    count : int
+        Rows.
     """
 
     task: str
     names: list[str]
     scaler: StandardScaler
     models: dict[str, Any]
+    count: int
 
     @property
     def best(self) -> Any:
         """The model with the smallest risk."""
         return next(iter(self.models.values()))
+
+    @cached_property
+    def scores(self) -> dict[str, tuple[float, float]]:
+        """Scores of the best model's left-out predictions with their errors; none of very many rows."""
+        if self.count > SCORED:
+            return {}
+        held = self.best.loo_.in_memory()
+        return {name: held.score(scoring, error=True) for name, scoring in SCORES[self.task].items()}
 
     @property
     def coefficients(self) -> pd.DataFrame:
@@ -112,11 +130,11 @@ def tune_stream(path: Path, roles: Roles, asked: Format, wish: Any) -> None:
         with progress.stage("preparing"):
             scaler, count = _scaled(rows)
         models = _models(PreparedRows(rows, scaler.transform), chosen, count, progress)
-        tuned = Tuned(task, names, scaler, models)
-        _tell(tuned, path.name, count)
+        tuned = Tuned(task, names, scaler, models, count)
+        _tell(tuned, path.name)
         if folder is not None:
             with progress.stage("writing"):
-                _write(folder, tuned, path.name, roles, count)
+                _write(folder, tuned, path.name, roles)
             say(f"wrote {', '.join(FILES)} to {folder}")
 
 
@@ -224,21 +242,25 @@ def _models(rows: PreparedRows, names: tuple[str, ...], count: int, progress: Pr
     return dict(sorted(fitted.items(), key=lambda one: one[1].loo_.value))
 
 
-def _tell(tuned: Tuned, source: str, count: int) -> None:
+def _tell(tuned: Tuned, source: str) -> None:
     best = tuned.best.loo_
-    say(f"{source}: {count:,} rows, {len(tuned.names)} columns, {tuned.task}; read in passes over the rows")
+    size = f"{tuned.count:,} rows, {len(tuned.names)} columns"
+    say(f"{source}: {size}, {tuned.task}; read in passes over the rows")
     lines = [
         (name, families.chosen(model), with_error(model.loo_.value, model.loo_.std_error))
         for name, model in tuned.models.items()
     ]
     say("\n" + words.aligned(("model", "chosen", f"left-out {best.loss_name}"), lines, left=2) + "\n")
+    if tuned.scores:
+        own = ", ".join(f"{name} {with_error(*score)}" for name, score in tuned.scores.items())
+        say(f"{next(iter(tuned.models))}, left out: {own}.\n")
     found = tuned.coefficients.head(TOP)
     shown = [(str(name), f"{coef:.4g}", f"{effect:.4g}") for name, coef, effect in found.to_numpy()]
     say(words.aligned(("feature", "coefficient", "per sd"), shown, left=1) + "\n")
     say(str(best))
 
 
-def _write(folder: Path, tuned: Tuned, source: str, roles: Roles, count: int) -> None:
+def _write(folder: Path, tuned: Tuned, source: str, roles: Roles) -> None:
     """The model before all else; predictions row by row, in one more pass."""
     named = copy.copy(tuned.scaler)
     named.feature_names_in_ = np.array(tuned.names, dtype=object)
@@ -252,23 +274,18 @@ def _write(folder: Path, tuned: Tuned, source: str, roles: Roles, count: int) ->
     }
     files.write(folder / "model.skops", saved.dumps(pipeline, card))
     files.write(folder / "coefficients.csv", results.csv_bytes(tuned.coefficients))
-    part = folder / ".predictions.parquet.part"
-    try:
-        tuned.best.loo_.rows_to(part)
-        part.replace(folder / "predictions.parquet")
-    finally:
-        part.unlink(missing_ok=True)
-    files.write(folder / "summary.json", _summary(tuned, source, roles, count))
+    tuned.best.loo_.rows_to(folder / "predictions.parquet")
+    files.write(folder / "summary.json", _summary(tuned, source, roles))
 
 
-def _summary(tuned: Tuned, source: str, roles: Roles, count: int) -> bytes:
+def _summary(tuned: Tuned, source: str, roles: Roles) -> bytes:
     best = tuned.best.loo_
     found = {
         "onefit": onefit.__version__,
         "source": source,
         "target": roles.target,
         "task": tuned.task,
-        "rows": count,
+        "rows": tuned.count,
         "features": len(tuned.names),
         "left_out": "rows",
         "loss": best.loss_name,
@@ -277,6 +294,7 @@ def _summary(tuned: Tuned, source: str, roles: Roles, count: int) -> bytes:
             {"name": name, "chosen": families.chosen(model), "risk": [model.loo_.value, model.loo_.std_error]}
             for name, model in tuned.models.items()
         ],
+        "scores": tuned.scores,
         "approx_error": best.approx_error if np.isfinite(best.approx_error) else None,
         "guarantee": best.guarantee,
     }

@@ -101,7 +101,7 @@ def compare(*models: Any, names: Sequence[str] | None = None, **named: Any) -> C
     Parameters
     ----------
     *models : RiskEstimate, or fitted estimators that have one as ``loo_``
-        Or one mapping of name to such.
+        Or one mapping of name to such.  Those of rows in blocks take one more pass over them.
     names : sequence of str, optional
         Of ``models``; their classes, numbered, if missing.
     **named
@@ -161,11 +161,8 @@ def _by_name(models: tuple[Any, ...], names: Sequence[str] | None, named: dict[s
 
 def _estimate(name: str, model: Any) -> RiskEstimate:
     found = getattr(model, "loo_", getattr(model, "best_risk_", model))
-    if hasattr(found, "rows_to"):
-        raise TypeError(
-            f"{name} was judged in blocks, which keep no loss of a row to be held against another: fit it on "
-            "arrays, or write the losses of each model by rows_to(path)"
-        )
+    if hasattr(found, "in_memory"):  # of rows in blocks
+        found = found.in_memory()
     if not isinstance(found, RiskEstimate):
         raise TypeError(
             f"{name} must be a result of onefit.loo, or a fitted estimator that has one as loo_, got "

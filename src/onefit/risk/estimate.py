@@ -298,7 +298,7 @@ class RiskEstimate(LeftOutLosses):
         if np.isnan(self.effective_df):
             return "there is no formula for this model"
         if self._left_out is None:
-            return "they are not kept with a saved result: call onefit.loo(model, X, y) again"
+            return "they are not kept with a saved result, nor of blocks: call onefit.loo(model, X, y)"
         return "rows left together: call onefit.loo(model, X, y) without groups"
 
     def _departures(self, asked: str) -> tuple[Departures, Readout]:

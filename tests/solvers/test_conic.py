@@ -13,11 +13,20 @@ import clarabel_route
 import onefit
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
-from onefit.losses import EpsilonInsensitive, Hinge, Huber, Quantile, SmoothedHinge
+from onefit.losses import (
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    Quantile,
+    SmoothedHinge,
+    SquaredEpsilonInsensitive,
+    SquaredHinge,
+)
 from onefit.penalties import L2, Conic, GroupLasso, NuclearNorm, Penalty, Pieces, SparseGroupLasso
 from onefit.problem import Problem
 from onefit.solvers import conic, curved_program, manifold
 from onefit.solvers.solve import solve
+from onefit.solvers.stationary import is_stationary
 
 clarabel = pytest.importorskip("clarabel")
 
@@ -84,7 +93,9 @@ def test_a_minimum_by_its_own_conditions_and_by_cvxpy(loss, penalty):
 
 
 @penalties
-@pytest.mark.parametrize("loss", [Huber(0.5), SmoothedHinge(0.3)], ids=repr)
+@pytest.mark.parametrize(
+    "loss", [Huber(0.5), SmoothedHinge(0.3), SquaredHinge(), SquaredEpsilonInsensitive(0.3)], ids=repr
+)
 def test_rounded_kinks_by_their_own_conditions_and_by_cvxpy(loss, penalty):
     problem = _problem(loss, penalty)
     assert curved_program.applies(problem)
@@ -104,6 +115,44 @@ def test_responses_far_outside_the_parabola_of_huber():
     """No row bends at the start: a model in which all of them do goes nowhere."""
     problem = _far_outside_the_parabola()
     _check(manifold.solve(Fit.at_start(problem)).fit)
+
+
+@pytest.mark.parametrize(
+    ("loss", "penalty"),
+    [
+        (SquaredEpsilonInsensitive(0.1), NuclearNorm((20, 2), 0.01)),
+        (SquaredHinge(), NuclearNorm((20, 2), 3e-4)),
+        (SquaredHinge(), GroupLasso(np.repeat(range(20), 2), 3e-4)),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("n", [6, 40])
+def test_rows_that_a_weak_penalty_all_but_interpolates(loss, penalty, n):
+    """No row bends near the optimum, where steps on a piece go nowhere."""
+    rng = np.random.default_rng(0)
+    X = 100.0 * rng.normal(size=(n, 40))
+    y = X @ rng.normal(size=40) / 500.0 + rng.normal(size=n)
+    y = (y > 0).astype(float) if loss.of_two_classes else y
+    assert is_stationary(solve(Fit.at_start(Problem(loss, penalty, X, y, np.ones(n)))).fit)
+
+
+@pytest.mark.parametrize("unit", [1e-5, 1.0])
+def test_responses_of_any_size_beside_the_parabola(unit):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(44, 40)), 1e5 * rng.standard_t(3, size=44)
+    problem = Problem(Huber(), SparseGroupLasso(np.arange(40) // 2, 3e-4), X, y * unit, np.ones(44))
+    fit = curved_program.solve(Fit.at_start(problem))
+    assert is_stationary(fit)
+
+
+def test_columns_of_very_different_size_settle():
+    """A proximal step moves by its rounding what a step of Newton's method puts back."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(79, 2)) * [5000.0, 2.0]
+    for seed in range(10):
+        y = np.random.default_rng(seed).normal(size=79)
+        problem = Problem(EpsilonInsensitive(0.1), GroupLasso([0, 0], 6e-3), X, y, np.ones(79))
+        assert is_stationary(solve(Fit.at_start(problem)).fit)
 
 
 @penalties

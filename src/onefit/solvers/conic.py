@@ -4,7 +4,8 @@
     such that                     u_ik ≥ 0,   u_ik ≥ η_i − κ_ik,   A β + E t in a product of cones,
 
 with the slopes s_i0 of the first pieces, the rises δ_ik at the kinks κ_ik, and the conic form of the penalty.
-Rounded kinks (Huber) have η_i − v_i in place of η_i, and w_i v_i² / (2 rounding) in the objective.
+Rounded kinks (Huber) have η_i − v_i in place of η_i, and w_i v_i² / (2 rounding) in the objective; where a
+slope has no end (squared hinge) the kink bounds η_i − v_i.
 Clarabel (Goulart and Chen 2024) is an interior-point method: its answer is near, and ``curved_program`` goes
 on from there to the solution on its pattern.
 """
@@ -101,9 +102,11 @@ class _Program:
             raise TypeError(f"{type(loss).__name__} with {type(penalty).__name__} is no conic program")
         self.problem, self.rows, p = problem, rows, problem.X.shape[1]
         self.form: ConicForm = penalty.conic_form(p)
-        self.kinks = loss.kinks(problem.y[rows])
+        kinks = loss.kinks(problem.y[rows])
+        self.unit = float(np.abs(kinks).max(initial=0.0)) or 1.0  # of linear predictors, and all variables
+        self.kinks = kinks / self.unit
         self.slopes = problem.weights[rows, None] * loss.slopes(problem.y[rows])
-        n, q = self.kinks.shape
+        n = len(rows)
         ones = np.ones((n, int(bool(problem.intercept))))
         self.design = sp.hstack([sp.csr_array(problem.X)[rows], sp.csr_array(ones)], format="csr")
         p_all, m = self.design.shape[1], len(self.form.cost)
@@ -111,26 +114,42 @@ class _Program:
         if isinstance(loss, RoundedKinks):
             moves, bends = -sp.eye_array(n, format="csr"), problem.weights[rows] / loss.rounding
         shifted = sp.hstack([self.design, moves], format="csr")
+        with np.errstate(invalid="ignore"):  # ∞ − ∞
+            rises = np.diff(self.slopes, axis=1)
+        self.soft, self.floor = np.nonzero(np.isfinite(rises)), np.flatnonzero(np.isneginf(self.slopes[:, 0]))
+        self.ceiling = np.flatnonzero(np.isposinf(self.slopes[:, -1]))
         self.quadratic = sp.diags_array(
-            np.concatenate([ridge, np.zeros(p_all - p), bends, np.zeros(n * q + m)])
+            self.unit * np.concatenate([ridge, np.zeros(p_all - p), bends, np.zeros(len(self.soft[0]) + m)])
         )
-        rises = np.diff(self.slopes, axis=1).ravel()
-        self.cost = np.concatenate([shifted.T @ self.slopes[:, 0], rises, self.form.cost])
-        repeated = sp.kron(shifted, np.ones((q, 1)), format="csr")
-        eye, r = sp.eye_array(n * q), self.form.coef.shape[0]
+        self.cost = np.concatenate([shifted.T @ self._first, rises[self.soft], self.form.cost])
+        eye, r = sp.eye_array(len(self.soft[0])), self.form.coef.shape[0]
         coef = sp.hstack([self.form.coef, sp.csr_array((r, shifted.shape[1] - p))])
-        self.matrix = sp.block_array(
-            [[None, eye, None], [-repeated, eye, None], [coef, None, self.form.extra]], format="csr"
-        )
-        self.offset = np.concatenate([np.zeros(n * q), self.kinks.ravel(), np.zeros(r)])
-        self.cones = [(Cone.NONNEGATIVE, 2 * n * q), *self.form.cones]
+        blocks = [
+            [None, eye, None],
+            [-shifted[self.soft[0]], eye, None],
+            [shifted[self.floor], None, None],
+            [-shifted[self.ceiling], None, None],
+            [coef, None, self.form.extra],
+        ]
+        self.matrix = sp.block_array(blocks, format="csr")
+        bounds = -self.kinks[self.floor, 0], self.kinks[self.ceiling, -1]
+        self.offset = np.concatenate([np.zeros(eye.shape[0]), self.kinks[self.soft], *bounds, np.zeros(r)])
+        self.cones = [(Cone.NONNEGATIVE, len(self.offset) - r), *self.form.cones]
+
+    @property
+    def _first(self) -> Array:
+        """Slope of the first piece that has one: (n,)."""
+        return np.where(np.isfinite(self.slopes[:, 0]), self.slopes[:, 0], self.slopes[:, 1])
 
     def fit(self, x: Array, z: Array) -> Fit:
         """Read the solution: g_i is the slope of the first piece plus the duals of u_ik ≥ η_i − κ_ik."""
-        problem, (n, q) = self.problem, self.kinks.shape
-        p = problem.X.shape[1]
+        problem, p, soft = self.problem, self.problem.X.shape[1], len(self.soft[0])
+        x = self.unit * x
         level = np.asarray(x[p] if bool(problem.intercept) else 0.0)
-        duals = z[n * q : 2 * n * q].reshape(n, q).sum(axis=1) + self.slopes[:, 0]
+        parts = np.split(z, np.cumsum([soft, soft, len(self.floor), len(self.ceiling)]))
+        duals = self._first + np.bincount(self.soft[0], parts[1], minlength=len(self.rows))
+        duals[self.floor] -= parts[2]
+        duals[self.ceiling] += parts[3]
         gradient = np.zeros(problem.n)
         gradient[self.rows] = np.clip(duals, self.slopes[:, 0], self.slopes[:, -1])
         return Fit(problem, x[:p].copy(), level).known(gradient=gradient)

@@ -37,8 +37,7 @@ FLAT = 1e-12  # curvature, relative to the largest, that is none
 
 def applies(problem: Problem) -> bool:
     """Whether a loss with rounded kinks is a conic program with its penalty."""
-    loss, conic_form = problem.loss, isinstance(problem.penalty.without_ridge(), Conic)
-    return isinstance(loss, RoundedKinks) and conic_form and bool(np.isfinite(loss.slopes(problem.y)).all())
+    return isinstance(problem.loss, RoundedKinks) and isinstance(problem.penalty.without_ridge(), Conic)
 
 
 def solve(start: Fit) -> Fit:
@@ -110,21 +109,31 @@ def _with_duals(fit: Fit, duals: Array) -> Fit:
 
 
 def _descend(start: Fit, steps: int = STEPS) -> Fit:
-    """Newton's method, with a proximal step after each where the penalty has kinks."""
-    fit, last, widest = start, np.inf, _widest(start)
+    """Newton's method, with a proximal step after each where the penalty has kinks.
+
+    Such a step may move off by its rounding what a step of Newton's method puts back: then these settle.
+    """
+    fit, last, widest, before = start, np.inf, _widest(start), start
     for _ in range(steps):
         target, is_optimal = _held(_step(fit), fit)
-        change = float(np.abs(target.eta - fit.eta).max(initial=0.0))
-        change /= 1.0 + float(np.abs(fit.eta).max(initial=0.0))
+        change = _change(fit, target)
         if change <= SETTLED or last <= change <= ROUNDING:
             return target if is_optimal else _checked(target)
-        last = change
+        if _change(before, target) <= SETTLED and is_stationary(target):
+            return target
+        last, before = change, target
         fit = toward(fit, target).known(gradient=target.gradient)
         fit = _back_on_piece(fit, widest) if fit.is_kinked else fit
     raise SolverError(
         f"Newton's method did not settle in {steps} steps: the problem may have no finite minimum; give it a "
         "stronger penalty"
     )
+
+
+def _change(fit: Fit, target: Fit) -> float:
+    """Of the linear predictors in a step, relative to 1 + |η|."""
+    change = float(np.abs(target.eta - fit.eta).max(initial=0.0))
+    return change / (1.0 + float(np.abs(fit.eta).max(initial=0.0)))
 
 
 def _widest(fit: Fit) -> float:

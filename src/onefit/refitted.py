@@ -227,6 +227,7 @@ def _estimate(
         notes=("there is no formula for this model: every value is that of a refit",),
         refinement=Refinement(0, refitted=len(folds)),
         _by_row=len(folds) == folds.n,
+        _removed=folds.removed,
     )
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from scipy.stats import ttest_rel
+from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import ShuffleSplit
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.tree import DecisionTreeRegressor
 
 import onefit
 
@@ -147,3 +152,45 @@ def test_what_leaves_together_counts_as_one(weighted):
             spread = np.sum((totals * (means - mean)) ** 2) * len(means) / (len(means) - 1)
             assert stated == pytest.approx(np.sqrt(spread) / totals.sum(), rel=1e-8)
         assert one._counted[0] == len(totals)
+
+
+def test_errors_of_samples_count():
+    """Two audited models: which is better of them is known no better than their samples tell."""
+    X, y = load_diabetes(return_X_y=True)
+    X, y = X[:150], y[:150]
+    tree, near = DecisionTreeRegressor(max_depth=3, random_state=0), KNeighborsRegressor(10)
+    exact = {one: onefit.loo(one.fit(X, y), X, y, exact=True).value for one in (tree, near)}
+    ridge, off = onefit.loo(Ridge(0.1).fit(X, y), X, y), []
+    truth = exact[tree] - exact[near]
+    for seed in range(12):
+        found = [onefit.loo(one, X, y, audit=30, rng=seed + 50 * k) for k, one in enumerate((tree, near))]
+        told = onefit.compare(*found, names=("tree", "near"))
+        assert told.difference_error[1] > 0.9 * max(one.approx_error for one in found) / 1.96
+        off.append((found[0].value - found[1].value - truth) / told.difference_error[1])
+        beside = onefit.compare(near=found[1], ridge=ridge)
+        assert 0 < beside.difference_error[1] < 1.5 * max(beside.std_error)
+    assert np.sqrt(np.mean(np.square(off))) < 1.5
+
+
+def test_samples_of_few_rows_move_apart():
+    X, y = load_diabetes(return_X_y=True)
+    tree = DecisionTreeRegressor(max_depth=3, random_state=0).fit(X, y)
+    one, other = (onefit.loo(tree, X, y, audit=4, rng=seed) for seed in (0, 1))
+    found = onefit.compare(one=one, other=other)
+    apart = np.hypot(*found.std_error)
+    assert found.difference_error[1] == pytest.approx(
+        np.linalg.norm([apart, one.approx_error / 1.959964, other.approx_error / 1.959964]), rel=1e-6
+    )
+
+
+def test_saved_folds_are_folds():
+    X, y = load_diabetes(return_X_y=True)
+    model = Ridge(0.1).fit(X, y)
+    alone, folds = onefit.loo(model, X, y), onefit.loo(model, X, y, groups=np.arange(442) % 5)
+    saved = pickle.loads(pickle.dumps(folds))
+    assert onefit.compare(folds=folds, saved=saved).difference[1] == 0
+    with pytest.raises(ValueError, match="leave other rows out together"):
+        onefit.compare(alone=alone, saved=saved)
+    forest = KNeighborsRegressor().fit(X[:60], y[:60])
+    rows = onefit.loo(forest, X[:60], y[:60], exact=True)
+    assert onefit.compare(onefit.loo(Ridge().fit(X[:60], y[:60]), X[:60], y[:60]), rows).risk.shape == (2,)

@@ -8,13 +8,16 @@ from html import escape
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm as normal
 from scipy.stats import t as student
 
-from onefit._typing import Array
+from onefit._typing import Array, Mask
+from onefit.numerics import CONFIDENCE
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.means import mean_and_error
-from onefit.risk.presentation import frame, to_the_error
+from onefit.risk.presentation import effective_rows, frame, to_the_error
 
+TOLD = 10  # rows that tell how losses of two models move together
 HEAD = ("risk", "std_error", "difference", "difference_error", "p_better")
 
 
@@ -29,7 +32,7 @@ class Comparison:
     difference, difference_error : (m,) arrays
         To the best, and the standard error of that difference.  Losses of a row under two models move
         together, so it is known better than either risk.  Rows of a group count as one, and so do those of a
-        row that several splits leave out.
+        row that several splits leave out.  Of a risk that is "sampled" the error of its sample is in it.
     p_better : (m,) array
         How sure the rows make it that the best is better than this model: Student's t of the difference, one
         side.  The best was chosen for its rank, so near one half this says little.
@@ -133,20 +136,57 @@ def compare(*models: Any, names: Sequence[str] | None = None, **named: Any) -> C
     _check_same_rows(estimates)
     order = sorted(estimates, key=lambda name: estimates[name].value)
     best = estimates[order[0]]
-    units = [best._units(estimates[name].losses - best.losses) for name in order]
     rise = np.array([estimates[name].value - best.value for name in order])
-    error = np.array([mean_and_error(*own)[1] for own in units])
+    errors, counts = zip(*(_paired(estimates[name], best) for name in order), strict=True)
+    error = np.array(errors)
     ratio = np.divide(rise, error, out=np.zeros(len(order)), where=error > 0)
-    n = int(np.count_nonzero(units[0][1]))
     return Comparison(
         tuple(order),
         np.array([estimates[name].value for name in order]),
         np.array([estimates[name].std_error for name in order]),
         rise,
         error,
-        np.asarray(student.cdf(ratio, max(n - 1, 1))),
+        np.asarray(student.cdf(ratio, np.maximum(np.array(counts) - 1, 1))),
         best.loss_name,
     )
+
+
+def _paired(one: RiskEstimate, best: RiskEstimate) -> tuple[float, int]:
+    """Standard error of the difference of two risks, and how many rows, or groups of them, tell it.
+
+    That of the data, by the rows whose losses without themselves are known of both models, and those of the
+    samples that risks rest on.
+    """
+    if one is best:
+        return 0.0, len(one.losses)
+    (own, _), (other, _) = each = [_share(estimate) for estimate in (one, best)]
+    both, chances = own & other, np.prod([chance for _, chance in each], axis=0)
+    if both.all():
+        losses, weights = best._units(one.losses - best.losses)
+        data, count = mean_and_error(losses, weights)[1], int(np.count_nonzero(weights))
+    elif len(one._units(one.losses)[0]) == len(both) and np.count_nonzero(both) >= TOLD:
+        weights = (np.ones(len(both)) if one._weights is None else one._weights)[both] / chances[both]
+        losses, count = (one.losses - best.losses)[both], int(np.count_nonzero(weights))
+        data = mean_and_error(losses, weights)[1] * np.sqrt(count / effective_rows(*one._counted))
+    else:  # as if they moved apart
+        data, count = float(np.hypot(one.std_error, best.std_error)), min(own.sum(), other.sum())
+    return float(np.linalg.norm([data, *(_of_sample(estimate) for estimate in (one, best))])), int(count)
+
+
+def _share(estimate: RiskEstimate) -> tuple[Mask, Array]:
+    """Rows whose losses without themselves are known, or about, and the chance that each had: (t,) each."""
+    every, drawn = np.ones(len(estimate.losses)), estimate.sampled
+    if drawn is None or not drawn.has_seen:
+        return every > 0, every
+    told = drawn.draw >= 0
+    return told, np.where(told, drawn.chances[drawn.draw], 1.0)
+
+
+def _of_sample(estimate: RiskEstimate) -> float:
+    """Standard error that a risk has from the sample that it rests on."""
+    if estimate.guarantee != "sampled":
+        return 0.0
+    return estimate.approx_error / float(normal.ppf(0.5 + 0.5 * CONFIDENCE))
 
 
 def _by_name(models: tuple[Any, ...], names: Sequence[str] | None, named: dict[str, Any]) -> dict[str, Any]:
@@ -193,6 +233,8 @@ def _check_same_rows(estimates: dict[str, RiskEstimate]) -> None:
 
 
 def _leaving(estimate: RiskEstimate) -> frozenset[tuple[int, ...]] | None:
-    """The sets of rows that were left out; None where every row was on its own, or after saving."""
-    removed = None if estimate._left_out is None else estimate._left_out.removed
-    return None if removed is None else frozenset(tuple(np.sort(rows).tolist()) for rows in removed)
+    """The sets of rows that were left out; None where every row was on its own."""
+    removed = estimate._removed
+    if removed is None or (len(removed) == len(estimate.rows) and all(len(rows) == 1 for rows in removed)):
+        return None
+    return frozenset(tuple(np.sort(rows).tolist()) for rows in removed)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from onefit._typing import Array, Design, Index, Mask
+from onefit._typing import Array, Design, Index, Mask, Sets
 from onefit.leave_out import LeftOut, Refinement
 from onefit.leave_out.departure import Departures
 from onefit.metrics import LinearMetric
@@ -118,6 +118,7 @@ class RiskEstimate(LeftOutLosses):
     labels: Any | None = None
     columns: Any | None = None
     _by_row: bool = field(default=True, repr=False)
+    _removed: Sets | None = field(default=None, repr=False)  # rows that leave together, if they do
     _lone: Mask | None = field(default=None, repr=False)  # whose refit would not know all classes
     _remedy: str = field(default="", repr=False)
     _readout: Readout | None = field(default=None, repr=False)

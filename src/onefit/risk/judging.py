@@ -82,6 +82,7 @@ def estimate(
         flagged=np.flatnonzero(far | lone),
         notes=(*notes, *notes_on(left_out, rows[lone])),
         _clusters=None if left_out.sets is None else _clusters(left_out, clusters),
+        _removed=left_out.removed,
         _lone=lone,
         _readout=readout,
         **_in_terms_of(response, left_out),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from typing import Any
 
@@ -17,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from onefit import _linalg
 from onefit._scoring import decided
 from onefit._typing import Array, Design
-from onefit.exceptions import UnreliableWarning
 from onefit.fit import Fit
 from onefit.leave_out.loose import with_middle_intercept
 from onefit.losses import CoupledLoss, Logistic, Loss, Multinomial, Tweedie
@@ -32,10 +30,10 @@ from onefit.validation import (
     check_table,
     check_weights,
     validated,
+    warn_of_many_classes,
 )
 
 WITH_PROBABILITIES = (Logistic, Multinomial)
-MANY_CLASSES = 20  # different numbers, beyond which they are hardly classes where a tenth of the rows differ
 
 
 def takes_middle(problem: Problem, middle: float, reach: float) -> bool:
@@ -119,13 +117,8 @@ class LinearModel(BaseEstimator):
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         held, name = len(np.unique(numbers[weights > 0])), type(self).__name__
-        if self.classes_.dtype.kind in "iuf" and held > max(MANY_CLASSES, len(numbers) // 10):
-            warnings.warn(
-                f"y has {held} different numbers in {len(numbers)} rows, each a class of its own to {name}: "
-                "if y is a number, use a regressor such as LassoLOO",
-                UnreliableWarning,
-                stacklevel=5,
-            )
+        instead = "use a regressor such as LassoLOO"
+        warn_of_many_classes(self.classes_, held, len(numbers), taken_by=name, instead=instead, stacklevel=5)
         if held < 2:
             only = np.asarray(labels)[weights > 0].tolist()[0]
             raise ValueError(

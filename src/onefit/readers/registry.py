@@ -21,10 +21,11 @@ from sklearn.preprocessing import TargetEncoder
 
 from onefit._typing import Design
 from onefit.exceptions import UnreliableWarning, UnsupportedModelError
+from onefit.losses import Tweedie
 from onefit.readers.reading import Reader, Reading
 from onefit.readers.translation import library_of
 from onefit.refits import reference
-from onefit.validation import check_fitted, check_new_rows
+from onefit.validation import check_fitted, check_new_rows, check_range
 
 LIBRARIES = {  # where the estimators of each are read; imported when the first of them comes
     "sklearn": "onefit.readers.scikit_learn",
@@ -80,11 +81,16 @@ def read(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Reading:
         For an estimator, or a parameter of one, without a formula.
     NotFittedError
         For an estimator that was not fitted.
+    ValueError
+        For responses that its loss does not know.
     """
     check_fitted(model)
     reading = _reader(type(model))(model, X, y, sample_weight)
     if isinstance(model, Pipeline):  # what its last step says of its solver holds
         return reading
+    problem = reading.fit.problem
+    if isinstance(problem.loss, Tweedie):
+        check_range(problem.y, problem.loss.power)
     limit, steps = getattr(model, "max_iter", None), getattr(model, "n_iter_", None)
     reached = limit is not None and steps is not None and np.max(steps) >= limit
     tol = getattr(model, "tol", None)

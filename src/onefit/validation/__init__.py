@@ -18,6 +18,7 @@ from onefit.validation.data import (
     columns_of,
     labels_of,
     validated,
+    warn_of_many_classes,
 )
 from onefit.validation.options import (
     check_audit,
@@ -78,4 +79,5 @@ __all__ = [
     "is_number",
     "labels_of",
     "validated",
+    "warn_of_many_classes",
 ]

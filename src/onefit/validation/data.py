@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from onefit._linalg import as_columns
 from onefit._typing import Array, Design, Index
+from onefit.exceptions import UnreliableWarning
 
+MANY_CLASSES = 20  # different numbers, beyond which they are hardly classes where a tenth of the rows differ
 MAGNITUDES = (1e-140, 1e140)  # of columns: sums of their squares, over any number of rows, are in range
 
 
@@ -375,6 +378,19 @@ def class_numbers(y: Any, classes: Any) -> Index:
             f"{classes.tolist()}"
         )
     return numbers
+
+
+def warn_of_many_classes(
+    classes: Any, held: int, n: int, *, taken_by: str, instead: str, stacklevel: int
+) -> None:
+    """Warn where labels look like numbers: so many of them are different."""
+    if classes.dtype.kind in "iuf" and held > max(MANY_CLASSES, n // 10):
+        warnings.warn(
+            f"y has {held} different numbers in {n} rows, each a class of its own to {taken_by}: if y is a "
+            f"number, {instead}",
+            UnreliableWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def check_range(y: Array, power: float) -> None:

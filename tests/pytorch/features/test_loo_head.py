@@ -12,10 +12,10 @@ torch = pytest.importorskip("torch")
 from sklearn.datasets import load_diabetes, load_digits  # noqa: E402
 from sklearn.ensemble import RandomForestClassifier  # noqa: E402
 from sklearn.exceptions import NotFittedError  # noqa: E402
-from sklearn.linear_model import LogisticRegression, Ridge  # noqa: E402
+from sklearn.linear_model import GammaRegressor, LogisticRegression, PoissonRegressor, Ridge  # noqa: E402
 from sklearn.model_selection import ShuffleSplit  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset  # noqa: E402
 
 import onefit  # noqa: E402
 from onefit.torch import LeaveOneOutHead, embedded_rows  # noqa: E402
@@ -297,3 +297,54 @@ def test_new_rows_have_to_be_like_those_it_was_fitted_on():
         head.predict(X[:, :3])
     with pytest.raises(ValueError, match="no rows"):
         head.predict(X[:0])
+
+
+@pytest.mark.parametrize(
+    "model", [PoissonRegressor(alpha=0.01, tol=1e-8), GammaRegressor(alpha=0.01, tol=1e-8)]
+)
+def test_a_head_with_a_link_predicts_means(model):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = rng.poisson(np.exp(1 + X[:, 0])) + 1.0
+    head = LeaveOneOutHead(None, head=model, scale=False).fit(X, y)
+    np.testing.assert_allclose(head.predict(X[:5]), model.fit(X, y).predict(X[:5]), rtol=1e-5)
+    np.testing.assert_allclose(head.predict(X), head.predictions_, rtol=0.2)
+    np.testing.assert_allclose(np.exp(head.decision_function(X[:5])[:, 0]), head.predict(X[:5]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("head", ["ridge", "logistic", Ridge(2.0), LogisticRegression()])
+def test_targets_of_one_column_are_those_of_none(head):
+    """As losses of PyTorch take them, (n, 1)."""
+    X, y = digits(2)
+    y = y.astype(float) if isinstance(head, Ridge) or head == "ridge" else y
+    flat, column = (LeaveOneOutHead(None, head=head).fit(X, own) for own in (y, y[:, None]))
+    np.testing.assert_array_equal(flat.losses_, column.losses_)
+    assert column.value_ < 0.3
+
+
+def test_one_label_is_no_classification():
+    X, _ = digits()
+    with pytest.raises(ValueError, match="a ridge head needs labels of at least 2 classes, got 1"):
+        LeaveOneOutHead(None, head="ridge").fit(X, np.zeros(len(X), dtype=int))
+
+
+def test_whole_numbers_are_taken_for_labels_with_a_warning():
+    X, _ = digits()
+    with pytest.warns(onefit.UnreliableWarning, match="a class of its own to a ridge head: .* floats"):
+        LeaveOneOutHead(None, head="ridge").fit(X, np.arange(len(X)))
+
+
+@pytest.mark.parametrize("module", [None, nn.Flatten()])
+def test_a_head_without_weights_below_has_the_default_precision(module):
+    X, y = digits()
+    head = LeaveOneOutHead(module, head="ridge").fit(X, y.astype(float))
+    found = head.as_module()(X[:4])
+    assert found.dtype == torch.float32
+    np.testing.assert_allclose(found.detach().numpy()[:, 0], head.predict(X[:4]), atol=1e-5)
+
+
+def test_rows_that_a_loader_leaves_alone_are_not_fitted():
+    X, y = digits()
+    loader = DataLoader(TensorDataset(X, torch.tensor(y)), sampler=SubsetRandomSampler(range(80)))
+    some = LeaveOneOutHead(None).fit(loader)
+    np.testing.assert_allclose(some.losses_, LeaveOneOutHead(None).fit(X[:80], y[:80]).losses_, rtol=1e-6)

@@ -76,3 +76,25 @@ def test_what_is_no_row_is_refused(rows):
     X[70, 0] = torch.nan
     with pytest.raises(ValueError, match="row 70 are not finite"):
         list(embedded_rows(Counting(), TensorDataset(X, y), batch_size=32).each(len))
+
+
+def test_a_folder_serves_one_module_and_its_rows(rows, tmp_path):
+    X, y = rows
+    kept = embedded_rows(Counting(), TensorDataset(X, y), keep=tmp_path)
+    first = RidgeLOO(alphas=[1.0]).fit(kept).coef_
+    again = Counting()
+    found = RidgeLOO(alphas=[1.0]).fit(embedded_rows(again, TensorDataset(X, y), keep=tmp_path)).coef_
+    np.testing.assert_array_equal(found, first)
+    assert again.rows == 0
+    again.rows = 5  # a counter is no other module
+    embedded_rows(again, TensorDataset(X, y), keep=tmp_path)
+    others = [
+        (nn.Linear(4, 6), TensorDataset(X, y)),
+        (Counting(), TensorDataset(X[:-1], y[:-1])),
+        (Counting(), TensorDataset(2 * X, y)),
+        (Counting(), TensorDataset(X, -y)),
+        (Counting(), DataLoader(TensorDataset(X, y), sampler=range(200))),
+    ]
+    for module, data in others:
+        with pytest.raises(ValueError, match="features of another module or of other rows"):
+            embedded_rows(module, data, keep=tmp_path)

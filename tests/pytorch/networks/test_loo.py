@@ -14,7 +14,12 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from onefit.exceptions import NotOptimalWarning, SolverError, UnreliableWarning  # noqa: E402
+from onefit.exceptions import (  # noqa: E402
+    NotOptimalWarning,
+    SolverError,
+    UnreliableWarning,
+    UnsupportedModelError,
+)
 from onefit.risk.audit import audit, draw  # noqa: E402
 from onefit.torch.functional.problem import FunctionalProblem  # noqa: E402
 from onefit.torch.networks.auditing import warn_if_wrong  # noqa: E402
@@ -238,6 +243,48 @@ def test_the_audit_is_of_retrained_networks():
     again = loo(net, nn.MSELoss(), rows(), weight_decay=0.05, audit=6, rng=0)
     np.testing.assert_array_equal(again.losses, risk.losses)
     np.testing.assert_array_equal(again.audit.refitted_losses, risk.audit.refitted_losses)
+
+
+class Ordered(nn.Module):
+    """A hidden layer and a head, which is registered before it or after."""
+
+    def __init__(self, first):
+        super().__init__()
+        names = ("head", "body") if first == "head" else ("body", "head")
+        for name in names:
+            self.add_module(name, nn.Linear(3, 1) if name == "head" else nn.Linear(2, 3))
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.body(x)))
+
+
+def test_the_last_layer_is_the_one_that_is_called_last():
+    X, y = torch.randn(N, 2, generator=torch.Generator().manual_seed(0)), torch.randn(N, 1)
+    last, first = Ordered("body"), Ordered("head")
+    first.load_state_dict(last.state_dict())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        given = {"weight_decay": 0.05, "curvature": "last_layer", "train_on": False}
+        one, other = (loo(net, nn.MSELoss(), (X, y), **given) for net in (last, first))
+    np.testing.assert_allclose(one.losses, other.losses, rtol=1e-10)
+
+
+class Tied(nn.Module):
+    def __init__(self, twice):
+        super().__init__()
+        self.inner, self.outer, self.twice = nn.Linear(2, 2), nn.Linear(2, 2), twice
+        self.outer.weight = self.inner.weight
+
+    def forward(self, x):
+        low = torch.tanh(self.inner(x))
+        return (self.inner if self.twice else self.outer)(low)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_last_layer_that_moves_its_features_is_refused(twice):
+    X = torch.randn(N, 2)
+    with pytest.raises(UnsupportedModelError, match="shares its weights with what is below"):
+        loo(Tied(twice), nn.MSELoss(), (X, X), weight_decay=0.1, curvature="last_layer", train_on=False)
 
 
 def test_gauss_newton_is_nearer_to_retraining_than_the_last_layer():

@@ -361,6 +361,36 @@ def test_a_checkpoint_of_another_search_is_refused(tmp_path):
         RIDGE.fitted(checkpoint=tmp_path, n_samples=4, n_rounds=1)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"loss": nn.MSELoss()},
+        {"loss": nn.L1Loss(reduction="sum")},
+        {"validation_loss": nn.L1Loss()},
+        {"penalties": {"ridge": "*"}},
+        {"penalties": {"ridge": lambda module: module.weight.abs().sum()}},
+    ],
+)
+def test_a_checkpoint_knows_losses_and_penalties(tmp_path, other):
+    few = {"n_samples": 3, "n_rounds": 1, "checkpoint": tmp_path}
+    first = RIDGE.fitted(**few)
+    assert RIDGE.fitted(**few).lambda_ == first.lambda_
+    with pytest.raises(ValueError, match="belongs to a search with other data, settings or weights"):
+        RIDGE.fitted(**few, **other)
+
+
+def test_shapes_that_do_not_go_together_are_refused():
+    (X, y), (X_val, y_val) = RIDGE.train, RIDGE.held
+    with pytest.raises(
+        ValueError, match=r"every output against every target of X and y of shapes \(60, 12\)"
+    ):
+        RIDGE.search().fit(X, y[:, 0], X_val, y_val[:, 0])
+    with pytest.raises(ValueError, match=r"do not take X_val and y_val of shapes \(60, 3\)"):
+        RIDGE.search().fit(X, y, X_val[:, :3], y_val)
+    with pytest.raises(TypeError, match="must be numbers, got <U1: write classes as 0, 1, 2"):
+        RIDGE.search().fit(X, np.full(60, "a"), X_val, y_val)
+
+
 def test_several_solves_at_a_time():
     with parallel_config(backend="threading"):
         search = RIDGE.fitted(n_jobs=2, n_rounds=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sized
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,13 +21,16 @@ from onefit.blocks import block_length
 from onefit.blocks.rows import Rows
 from onefit.sources import GeneratedSource
 from onefit.torch.numerics.devices import as_device, on_host
+from onefit.torch.numerics.identity import digest_of
+from onefit.torch.numerics.loaders import in_order
 from onefit.torch.numerics.rows import evaluating
 from onefit.validation import check_count
 
 INSTEAD = (
     "fit RidgeLOO or LogisticLOO on onefit.torch.embedded_rows(module, data), which holds a block at a time"
 )
-DONE = "complete"  # name of the file that says that a folder holds all blocks
+DONE = "complete"  # name of the file that says how many blocks a folder holds, and of what
+LOOKED_AT = 16  # rows that tell whether data are those whose features a folder holds
 COPIES = 3  # of the features that a head needs: as they came, scaled, and what it works with
 
 
@@ -62,7 +66,7 @@ def read_features(module: nn.Module | None, X: Any, y: Any, how: dict[str, Any])
     target = np.asarray(on_host(target))
     if len(target) != len(found.X):
         raise ValueError(f"X has {len(found.X)} rows, y has {len(target)}")
-    return found._replace(y=target)
+    return found._replace(y=target[:, 0] if target.shape[1:] == (1,) else target)
 
 
 def embedded(
@@ -184,9 +188,7 @@ def _rows(leaf: Any, n: int) -> Array:
 def _batches(X: Any, size: int) -> Iterator[tuple[Any, Any]]:
     """Inputs and targets, or None, of so many rows at a time, in order."""
     if isinstance(X, DataLoader):
-        streams = isinstance(X.dataset, IterableDataset)
-        loader = X if streams else DataLoader(X.dataset, batch_size=size, collate_fn=X.collate_fn)
-        yield from (_pair(batch) for batch in loader)
+        yield from (_pair(batch) for batch in in_order(X, size))
     elif isinstance(X, Dataset):
         loader = DataLoader(X, batch_size=size, collate_fn=default_collate)
         yield from (_pair(batch) for batch in loader)
@@ -227,20 +229,38 @@ class _Embedded:
 
     def _kept(self, folder: Path) -> Iterator[tuple[Array, Array]]:
         """Blocks that were written before, or are written now."""
-        done, count = folder / DONE, 0
+        done, count, digest = folder / DONE, 0, self._digest
 
         def file(name: str, number: int) -> Path:
             return folder / f"{name}_{number:06d}.npy"
 
         if done.exists():
-            yield from ((np.load(file("X", k)), np.load(file("y", k))) for k in range(int(done.read_text())))
+            blocks, kept = done.read_text().split()
+            if kept != digest:
+                raise ValueError(
+                    f"keep={str(folder)!r} holds features of another module or of other rows: take another "
+                    "folder, or remove it"
+                )
+            yield from ((np.load(file("X", k)), np.load(file("y", k))) for k in range(int(blocks)))
             return
         for X, y in self._blocks():
             np.save(file("X", count), X)
             np.save(file("y", count), y)
             count += 1
             yield X, y
-        done.write_text(str(count))
+        part = done.with_suffix(".part")
+        part.write_text(f"{count} {digest}")
+        part.replace(done)
+
+    @cached_property
+    def _digest(self) -> str:
+        """What tells the module and the data from others: weights, and some rows."""
+        rows: Any = in_order(self.data, 1).dataset if isinstance(self.data, DataLoader) else self.data
+        if isinstance(rows, IterableDataset) or not hasattr(rows, "__len__"):
+            return digest_of(self.module, str(self.how["autocast"]))
+        count = len(rows)
+        some = [rows[k] for k in np.unique(np.linspace(0, count - 1, LOOKED_AT).astype(int)).tolist()]
+        return digest_of(self.module, str(self.how["autocast"]), count, some)
 
     def _blocks(self) -> Iterator[tuple[Array, Array]]:
         """Batches put together to blocks of a size that is worth a call."""
@@ -283,7 +303,9 @@ def embedded_rows(
         Yields (input, target), in the same order each time it is gone over.
     keep : path of a folder, optional
         Where the features are written, so that the module runs over the rows once.  If
-        not given it runs in every pass, of which there are two to four.
+        not given it runs in every pass, of which there are two to four.  A folder that holds features
+        already serves the same module, weights included, and the same rows, of which some are looked at
+        (none of a stream).
     batch_size, device, autocast
         As in ``LeaveOneOutHead``.
 
@@ -294,7 +316,8 @@ def embedded_rows(
     Raises
     ------
     ValueError
-        If there are no targets, or features are not finite.
+        If there are no targets, features are not finite, or ``keep`` holds those of another module or of
+        other rows.
 
     Examples
     --------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from onefit.metrics import LogLoss
 from onefit.risk.means import mean_and_error
 from onefit.torch.features.one_against_rest import OneAgainstRest
 from onefit.torch.features.splits import some_of_each
+from onefit.validation import warn_of_many_classes
 
 JOINT = 400  # coefficients up to which several classes share one multinomial fit
 DECADES = 6.0  # of a logistic path
@@ -42,6 +43,8 @@ class JudgedHead:
     classes : (c,) array or None
     to_probabilities : callable
         From linear predictors, (m, ·), to (m, number of classes).
+    estimator_answers : bool
+        Whether the estimator, which is the only one, says what its linear predictors mean.
     """
 
     estimators: tuple[Any, ...]
@@ -53,6 +56,7 @@ class JudgedHead:
     std_error: float
     classes: Any = None
     to_probabilities: Callable[[Array], Array] | None = None
+    estimator_answers: bool = False
 
     def probabilities(self, scores: Array) -> Array:
         """Class probabilities.
@@ -147,6 +151,10 @@ def ridge_head(X: Array, y: Any, sample_weight: Any) -> JudgedHead:
     target, classes = np.asarray(y), None
     if not np.issubdtype(target.dtype, np.floating):
         classes, numbers = np.unique(target, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"a ridge head needs labels of at least 2 classes, got {len(classes)}")
+        own, instead = "a ridge head", "give it as floats"
+        warn_of_many_classes(classes, len(classes), len(numbers), taken_by=own, instead=instead, stacklevel=3)
         target = np.eye(len(classes))[numbers]
     return judged_numbers(RidgeLOO().fit(X, target, sample_weight), target, sample_weight, classes)
 
@@ -162,7 +170,8 @@ def head_of(estimator: Any, X: Array, y: Any, sample_weight: Any, *, exact: bool
     if not np.array_equal(estimator.loo_.rows, np.arange(len(X))):
         raise ValueError("head must leave out each row once: give it a cv that does, KFold for instance")
     if not hasattr(estimator, "classes_"):
-        return judged_numbers(estimator, np.asarray(y, dtype=np.float64), sample_weight)
+        judged = judged_numbers(estimator, np.asarray(y, dtype=np.float64), sample_weight)
+        return replace(judged, estimator_answers=True)  # by a link, as of counts
     classes, numbers = np.unique(y, return_inverse=True)
     if estimator.loo_.method == "predict_proba":
         return judged_classes((estimator,), classes, numbers, sample_weight, of_one_head)
@@ -194,7 +203,7 @@ def judged_classes(
 def judged_numbers(estimator: Any, y: Array, sample_weight: Any, classes: Any = None) -> JudgedHead:
     """Left-out predictions and squared errors."""
     predictions = estimator.loo_.predictions
-    losses = ((y - predictions) ** 2).reshape(len(y), -1).mean(axis=1)
+    losses = ((y - predictions.reshape(y.shape)) ** 2).reshape(len(y), -1).mean(axis=1)
     return _judged((estimator,), predictions, losses, sample_weight, classes, None)
 
 

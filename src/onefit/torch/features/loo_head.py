@@ -117,8 +117,9 @@ class LeaveOneOutHead(BaseEstimator):
         Parameters
         ----------
         X : array, tensor, Dataset or DataLoader
-            What the module takes; a data set or loader brings its targets with it.  Features are held in
-            memory: of more rows fit ``RidgeLOO`` or ``LogisticLOO`` on ``onefit.torch.embedded_rows``.
+            What the module takes; a data set or loader brings its targets with it.  Of a loader the rows that
+            it draws are taken, in the order of its data set.  Features are held in memory: of more rows fit
+            ``RidgeLOO`` or ``LogisticLOO`` on ``onefit.torch.embedded_rows``.
         y : (n,) or (n, t) array
             Labels, or real numbers.
         sample_weight : (n,) array, optional
@@ -185,7 +186,9 @@ class LeaveOneOutHead(BaseEstimator):
 
     def decision_function(self, X: Any) -> Array:
         """Linear predictors: (m, c)."""
-        features = self._features(X)
+        return self._scores(self._features(X))
+
+    def _scores(self, features: Array) -> Array:
         with torch.no_grad():
             scores: Array = self.linear_(torch.as_tensor(features)).numpy()
         return scores
@@ -206,8 +209,11 @@ class LeaveOneOutHead(BaseEstimator):
 
     def predict(self, X: Any) -> Any:
         """Classes, or predictions: (m,) or (m, t)."""
-        scores = self.decision_function(X)
-        return self._judged.answers(scores)
+        features = self._features(X)
+        if self._judged.estimator_answers:
+            middle, spread = self._scaled
+            return self.estimators_[0].predict((features - middle) / spread)
+        return self._judged.answers(self._scores(features))
 
     def interval(self, X: Any, coverage: float = 0.9) -> Array:
         """Jackknife+ intervals of a regression (Barber, Candès, Ramdas and Tibshirani 2021): (m, 2)."""
@@ -217,10 +223,11 @@ class LeaveOneOutHead(BaseEstimator):
         return found
 
     def as_module(self) -> nn.Module:
-        """The head on its backbone, in the precision of the backbone."""
+        """The head on its backbone, in the precision of the backbone: linear predictors.
+
+        Without a backbone, or with one that has no parameters, in the default precision of PyTorch.
+        """
         check_is_fitted(self)
-        if self.module is None:
-            return self.linear_
-        like: Tensor | None = next(self.module.parameters(), None)
-        linear = copy.deepcopy(self.linear_)
-        return nn.Sequential(self.module, FlatParts(), linear if like is None else linear.to(like))
+        like: Tensor | None = None if self.module is None else next(self.module.parameters(), None)
+        linear = copy.deepcopy(self.linear_).to(torch.get_default_dtype() if like is None else like)
+        return linear if self.module is None else nn.Sequential(self.module, FlatParts(), linear)

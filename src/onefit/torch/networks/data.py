@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_flatten, tree_flatten_with_path, tree_map, tree_unflatten
-from torch.utils.data import DataLoader, IterableDataset, default_collate
+from torch.utils.data import DataLoader, default_collate
 
+from onefit.torch.numerics.loaders import in_order
 from onefit.torch.numerics.rows import as_rows
 
 Tree: TypeAlias = Any  # a tensor, or a tuple, list or dict of them
@@ -132,11 +133,7 @@ def _batches_of(data: Any) -> Iterator[Any]:
 
 def _batches_of_loader(loader: DataLoader[Any]) -> Iterator[Any]:
     """Batches in the order of the data set; a stream is read once, as it comes."""
-    if isinstance(loader.dataset, IterableDataset):
-        yield from loader
-        return
-    size = loader.batch_size or READ
-    yield from DataLoader(loader.dataset, batch_size=size, collate_fn=loader.collate_fn)
+    yield from in_order(loader, loader.batch_size or READ)
 
 
 def _joined(batches: Iterator[Any]) -> tuple[Tree, Tree]:

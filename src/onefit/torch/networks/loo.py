@@ -60,7 +60,8 @@ def loo(
         targets and label smoothing of ``nn.CrossEntropyLoss`` and ``nn.NLLLoss`` are understood.
     data : (X, y), Dataset, list of pairs, or DataLoader
         The training rows.  Several inputs are a tuple, ``((X1, X2), y)``, or a dict by argument name; a data
-        set may yield ``(x1, x2, y)``.  Of a loader the data set is read in order; a stream is read once.
+        set may yield ``(x1, x2, y)``.  Of a loader the rows that it draws are read, in the
+        order of its data set; a stream is read once.
     weight_decay : float, dict of float, or torch.optim.Optimizer, default 0.0
         As in PyTorch's optimisers: ½ weight_decay ‖θ‖² is added to ``loss`` of all rows, whose mean or sum it
         is.  A dict gives it by parameter name or pattern (``"*.weight"``; the last that matches holds, and

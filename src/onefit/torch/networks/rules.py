@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from onefit.exceptions import SolverError, UnsupportedModelError
 from onefit.leave_out.sets import Folds
@@ -171,22 +171,57 @@ class LastLayer(Rule):
 
 
 def _with_last(network: Network, own: Tensor, first: int) -> dict[str, Tensor]:
-    """The parameters by name, those from ``first`` on replaced: nothing below is differentiated."""
+    """The parameters by name, some from ``first`` on replaced: no others are differentiated."""
     parts, begin = network.parts(network.theta), -first
     for name, shape in network.shapes.items():
-        if begin >= 0:
+        if 0 <= begin < len(own):
             parts[name] = own[begin : begin + shape.numel()].reshape(shape)
         begin += shape.numel()
     return parts
 
 
 def last_layer(network: Network) -> Tensor:
-    """Which coordinates belong to the last module that has parameters: a contiguous range at the end."""
-    last = next(reversed(network.shapes)).rpartition(".")[0]
-    held = [name.rpartition(".")[0] == last for name in network.shapes]
-    chosen = np.repeat(held, [shape.numel() for shape in network.shapes.values()])
-    first = int(np.flatnonzero(~chosen)[-1]) + 1 if not chosen.all() else 0
-    return torch.arange(first, len(network.theta), device=network.theta.device)
+    """Which coordinates belong to the module with parameters that is called last: a contiguous range.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If it shares its weights with another module, so that its features move with them.
+    """
+    order = _order_of_calls(network)
+    last = order[-1]
+    own = {id(part) for part in last.parameters(recurse=False) if part.requires_grad}
+    each = network.module.named_parameters(remove_duplicate=False)
+    uses = [name for name, part in each if id(part) in own]
+    users = [network.module.get_submodule(name.rpartition(".")[0]) for name in uses]
+    if order.count(last) > 1 or any(user is not last for user in users):
+        raise UnsupportedModelError(
+            f"the last layer shares its weights with what is below it ({', '.join(uses)}): take "
+            "curvature='gauss_newton' or 'kronecker'"
+        )
+    chosen = np.repeat(
+        [name in uses for name in network.shapes], [s.numel() for s in network.shapes.values()]
+    )
+    return torch.as_tensor(np.flatnonzero(chosen), device=network.theta.device)
+
+
+def _order_of_calls(network: Network) -> list[nn.Module]:
+    """Modules with parameters of their own that are trained, as often and in the order as they are called."""
+    order: list[nn.Module] = []
+    trained = [
+        module
+        for module in network.module.modules()
+        if any(part.requires_grad for part in module.parameters(recurse=False))
+    ]
+    hooks = [module.register_forward_pre_hook(lambda one, _: order.append(one)) for module in trained]
+    first_two = torch.arange(min(2, len(network.rows)), device=network.theta.device)
+    try:
+        with torch.no_grad():
+            called(network.module, network.parts(network.theta), network.rows.take(first_two).inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return order
 
 
 RULES: dict[str, type[Rule]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import pickle
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from onefit._typing import Array
 from onefit.exceptions import SolverError
+from onefit.torch.numerics.identity import digest_of
 from onefit.torch.numerics.optimizers import Descent, Goal, Rows
 from onefit.torch.numerics.rows import evaluating, seeded, trained_parameters
 from onefit.torch.value_function.checking import linear_loss
@@ -82,8 +83,10 @@ def as_data(names: str, X: Any, y: Any, device: torch.device, dtype: torch.dtype
 
 def as_tensor(values: Any, device: torch.device, dtype: torch.dtype) -> Tensor:
     """A tensor on a device; whole numbers, such as class labels, stay whole."""
-    tensor = values if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
-    tensor = tensor.to(device)
+    given = values if isinstance(values, Tensor) else np.asarray(values)
+    if not isinstance(given, Tensor) and given.dtype.kind not in "biuf":
+        raise TypeError(f"rows and targets must be numbers, got {given.dtype}: write classes as 0, 1, 2 …")
+    tensor = (given if isinstance(given, Tensor) else torch.tensor(given)).to(device)
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
@@ -207,19 +210,35 @@ class ModuleLevels(Levels):
         ------
         ValueError
         """
+        penalties = zip(self.space.names, self.penalties, strict=True)
         with torch.no_grad():
             values: dict[str, Any] = {
-                f"penalty {name!r}": penalty(self.module)
-                for name, penalty in zip(self.space.names, self.penalties, strict=True)
+                f"penalty {name!r}": penalty(self.module) for name, penalty in penalties
             }
-            values["loss"] = self.loss(self.module(self.train.X), self.train.y)
-            values["validation_loss"] = self.held_loss()
+            values["loss"] = self._said("X and y", self.train, self.loss)
+            values["validation_loss"] = self._said("X_val and y_val", self.held, self.validation_loss)
         for name, value in values.items():
             if not isinstance(value, Tensor) or value.numel() != 1:
                 shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
                 raise ValueError(f"{name} must return one number as a tensor, got {shape}")
             if not torch.isfinite(value):
                 raise ValueError(f"{name} is not finite at the weights that the module starts from")
+
+    def _said(self, names: str, data: Data, loss: Loss) -> Tensor:
+        """A loss of some rows, which the module and the loss have to take."""
+        shapes = f"{names} of shapes {tuple(data.X.shape)} and {tuple(data.y.shape)}"
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="Using a target size", category=UserWarning)
+            try:
+                with evaluating(self.module):
+                    return loss(self.module(data.X), data.y)
+            except UserWarning as error:
+                raise ValueError(
+                    f"the loss would hold every output against every target of {shapes}: give outputs and "
+                    "targets one shape, as y[:, None] does"
+                ) from error
+            except RuntimeError as error:
+                raise ValueError(f"the module and its loss do not take {shapes}: {error}") from error
 
     # --- the levels ------------------------------------------------------------------------------------
 
@@ -229,8 +248,8 @@ class ModuleLevels(Levels):
 
     @property
     def key(self) -> bytes:
-        tensors = (*self.train, *self.held, *self.first.values())
-        return b"".join(pickle.dumps((str(one.dtype), one.detach().cpu().numpy())) for one in tensors)
+        functions = self.loss, self.validation_loss, self.penalties
+        return digest_of(self.module, self.first, functions, *self.train, *self.held).encode()
 
     def training(self, unit: Array, state: State) -> float:
         self.module.load_state_dict(state)

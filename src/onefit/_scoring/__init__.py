@@ -178,12 +178,15 @@ def _by_scorer(scoring: Scoring, pooled: Pooled) -> float:
     return float(scorer(stand_in(pooled), rows, pooled.y, **weights))
 
 
-def row_losses(scoring: Scoring, pooled: Pooled) -> Array:
-    """Losses whose mean is minus the score, or the loss, and whose spread is its error: (r,)."""
+def row_losses(scoring: Scoring, pooled: Pooled, units: Any | None = None) -> Array:
+    """Losses whose mean is minus the score, or the loss, and whose spread is its error: (r,).
+
+    Where entries count as one, as those of a group, ``units`` (r,) says which: then means of units.
+    """
     check_scoring(scoring)
     _, name = _scorer(scoring)
     formula = _formula(name, pooled)
-    return _by_blocks(name, pooled) if formula is None else formula(pooled)
+    return _by_blocks(name, pooled, units) if formula is None else formula(pooled)
 
 
 def _formula(name: Scoring, pooled: Pooled) -> Callable[[Pooled], Array] | None:
@@ -195,16 +198,21 @@ def _formula(name: Scoring, pooled: Pooled) -> Callable[[Pooled], Array] | None:
     return by_row.BY_ROW.get(name) if of_one else None
 
 
-def _by_blocks(scoring: Scoring, pooled: Pooled) -> Array:
-    """Minus the score, and what leaving out each block of rows does to it, on the scale of single rows."""
+def _by_blocks(scoring: Scoring, pooled: Pooled, units: Any | None) -> Array:
+    """Minus the score, and what leaving out each block of units does to it, on the scale of single ones."""
     whole, n = _by_scorer(scoring, pooled), len(pooled.predictions)
-    keys = np.asarray(pooled.y) if pooled.classes is not None else np.zeros(n)
-    order = np.argsort(rankdata(pooled.number if pooled.classes is not None else keys), kind="stable")
-    block = np.empty(n, dtype=np.intp)
-    count = min(BLOCKS, n // 2)
+    own = np.arange(n) if units is None else np.unique(units, return_inverse=True)[1]
+    number = pooled.number if pooled.classes is not None else np.zeros(n)
+    sizes = np.bincount(own)
+    order = np.argsort(rankdata(np.bincount(own, number) / sizes), kind="stable")
+    n_units = len(sizes)
+    block, count = np.empty(n_units, dtype=np.intp), min(BLOCKS, n_units // 2)
     if count < 2:
         return np.full(n, -whole)
-    block[order] = np.arange(n) % count  # as many of each class in every block
-    without = np.array([_by_scorer(scoring, pooled.some(np.flatnonzero(block != g))) for g in range(count)])
-    rise = (count - 1) * np.sqrt(n / count) * without[block]
+    block[order] = np.arange(n_units) % count  # as many of each class in every block
+    of_entry = block[own]
+    without = np.array(
+        [_by_scorer(scoring, pooled.some(np.flatnonzero(of_entry != g))) for g in range(count)]
+    )
+    rise = (count - 1) * np.sqrt(n_units / count) * without[of_entry]
     return np.asarray(-whole + rise - pooled.shares @ rise)

@@ -216,7 +216,7 @@ def search_net_without_sets(
     at = visited(grid, strengths, sums, early_stopping, pulled)
     seen, coefs = strengths[at], coefs[at]
     verdicts = [known[one][1] for one in seen.tolist()]
-    return of_verdicts(seen, verdicts, weights, coefs, models.levels(coefs), selection)
+    return of_verdicts(seen, verdicts, judgement, coefs, models.levels(coefs), selection)
 
 
 def _judged(

@@ -240,7 +240,8 @@ class LossSums(Added):
         differences = own._without_tail(best)
         risks = own.risks[best] + np.maximum(differences.first / self.weight, 0.0)
         root = roots_of(own._covariance(differences)[None])[0]
-        return Contest(np.concatenate(positions), paths[at], risks, root, self.count, selection)
+        nothing = np.zeros(len(at))  # of so many rows
+        return Contest(np.concatenate(positions), paths[at], risks, root, self.count, selection, nothing)
 
 
 def _pairs(differences: Array) -> Array:

@@ -48,8 +48,8 @@ class Candidate(NamedTuple):
 
     @property
     def risk(self) -> float:
-        """Risk of its choice."""
-        return float(self.result.risks[self.result.best])
+        """Risk of its choice, with what is unseen."""
+        return float(self.result.criterion[self.result.best])
 
 
 class BestPath(NamedTuple):
@@ -68,8 +68,8 @@ def tuned_in_memory(model: SelfTuned, sample: Sample, judgement: Judgement) -> B
     sample.inner.forget()
     others = [path.result for path in paths if path is not best]
     if result.contests is None or others:
-        seen = [(path.losses, path.risks, path.paired_errors) for path in (result, *others)]
-        held = contest(seen, judgement.unit_weights, model.selection)
+        seen = [(path.losses, path.criterion, path.paired_errors) for path in (result, *others)]
+        held = contest(seen, judgement, model.selection)
         result = replace(result, contests=Contests.of_one(held))
     return BestPath(best.ratio, result.visited(), left_out)
 

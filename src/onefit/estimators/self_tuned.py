@@ -263,7 +263,7 @@ class SelfTuned(Penalized):
         visited, name = result.strengths, f"{self._strength}s"
         self._places = result.places
         if not is_count(getattr(self, name)):
-            warn_if_short(name, visited, result.risks, result.paired_errors)
+            warn_if_short(name, visited, result.criterion, result.paired_errors)
         setattr(self, f"{self._strength}s_", visited)
         chosen = visited[result.best]  # one for all targets, or one each
         setattr(self, f"{self._strength}_", chosen if np.ndim(chosen) else float(chosen))

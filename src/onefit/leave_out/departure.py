@@ -11,7 +11,7 @@ that leave, and no matrix of left-out coefficients.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -44,6 +44,15 @@ class Departures:
     def fit(self) -> Fit:
         """The fit with all rows."""
         return self.left_out.fit
+
+    def of_output(self, k: int) -> Departures:
+        """Those of one of several outputs that nothing ties together; leverages stay their mean."""
+        held, fit = self.left_out, self.fit.apart[k]
+        solved = {
+            row: SolvedWithout(one.eta[k], one.coef[:, k], one.intercept[k])
+            for row, one in held.solved.items()
+        }
+        return Departures(replace(held, fit=fit, eta=held.eta[:, k], solved=solved))
 
     @cached_property
     def curvature(self) -> Curvature:

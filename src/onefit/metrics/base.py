@@ -66,6 +66,10 @@ class LinearMetric(Metric):
     def losses(self, target: Array, eta: Array) -> Array:
         """Loss of each row: (n,)."""
 
+    def contradicted(self, losses: Array) -> Array | None:
+        """Losses of rows, from their own, were their labels others; None where responses are no labels."""
+        return None
+
     @abstractmethod
     def slopes(self, target: Array, eta: Array) -> Array:
         """φ′, the derivative of each row's loss in its linear predictors: the shape of ``eta``."""
@@ -179,6 +183,9 @@ class WithOffset(LinearMetric):
 
     def spread(self, target: Array, eta: Array, bounds: Array) -> Array:
         return self.inner.spread(target[:, 0], eta + target[:, 1], bounds)
+
+    def contradicted(self, losses: Array) -> Array | None:
+        return self.inner.contradicted(losses)
 
 
 def mean_over_outputs(values: Array) -> Array:

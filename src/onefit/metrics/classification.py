@@ -11,7 +11,7 @@ from scipy.special import expit, logit, softmax
 from onefit._typing import Array
 from onefit.losses import Logistic, Loss, Multinomial
 from onefit.metrics.base import IdentityLink, LossMetric, Metric, OfClasses, OfNumbers, mean_over_outputs
-from onefit.numerics import LARGEST_EXPONENT
+from onefit.numerics import LARGEST_EXPONENT, TINY
 
 
 @final
@@ -48,6 +48,10 @@ class LogLoss(OfClasses, LossMetric):
         missed = -np.expm1(-self.losses(target, eta))  # the probability of the other classes, S / (1 + S)
         grown = np.expm1(np.minimum(bounds, LARGEST_EXPONENT))
         return np.where(bounds < LARGEST_EXPONENT, np.log1p(grown * missed), bounds)
+
+    def contradicted(self, losses: Array) -> Array:
+        """−log of (1 − e^(−ℓ)) / (c − 1), the probability of an other class if all of them have the same."""
+        return np.log(max(len(self.classes) - 1, 1)) - np.log(-np.expm1(-np.maximum(losses, TINY)))
 
 
 @final

@@ -134,7 +134,8 @@ class LeftOutLosses(ABC):
         if self.sampled is None and not error:
             return score(scoring, self._pooled)
         known = self._known(scoring)
-        losses = row_losses(scoring, known)
+        whole = len(known.predictions) == len(self.rows)
+        losses = row_losses(scoring, known, self._clusters if whole else None)
         if len(losses) == len(self.rows):
             units = self._units(losses)
         else:

@@ -24,7 +24,7 @@ from onefit._typing import Array, Design, Index
 from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out.departure import Departures
-from onefit.losses import UnitDispersion
+from onefit.losses import Tweedie, UnitDispersion
 from onefit.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -76,7 +76,12 @@ class RowInfluence:
 
 
 def influence(
-    departures: Departures, df: float, *, constant: bool = False, top: int | None = None
+    departures: Departures,
+    df: float,
+    *,
+    constant: bool = False,
+    top: int | None = None,
+    rows: Index | None = None,
 ) -> RowInfluence:
     """Cook's distance of every row, and DFBETAS.
 
@@ -89,6 +94,8 @@ def influence(
         Whether the last column stands for the intercept.
     top : int, optional
         DFBETAS only of so many rows, those of the largest Cook's distance: nothing of n x p is held then.
+    rows : int array, optional
+        DFBETAS only of these.
 
     Raises
     ------
@@ -97,26 +104,41 @@ def influence(
     """
     fit = departures.fit
     _check_curved(fit)
+    if fit.problem.is_apart and fit.problem.n_outputs > 1:
+        return _of_outputs(departures, df, constant=constant, top=top)
     dispersion = _dispersion(fit, df)
     squares, slopes, changes = np.empty(fit.problem.n), np.empty(fit.problem.n), []
     variance = np.zeros_like(fit.coef)
     curved, width = _curved_squares(fit)
-    for rows in departures.blocks(width):
-        change = departures.changes(rows)
-        squares[rows] = curved(change)
-        slopes[rows] = np.tensordot(fit.loss_gradient, change.coef, axes=fit.coef.ndim)
-        if top is None:
+    is_whole = top is None and rows is None
+    for block in departures.blocks(width):
+        change = departures.changes(block)
+        squares[block] = curved(change)
+        slopes[block] = np.tensordot(fit.loss_gradient, change.coef, axes=fit.coef.ndim)
+        if is_whole:
             changes.append(change.coef)
-        variance += _variance(departures, rows)
+        variance += _variance(departures, block)
     distance = squares / max(dispersion * df, np.finfo(float).tiny)
-    highest = np.argsort(-distance, kind="stable")[:top]
-    if top is not None:
-        changes = [departures.changes(slice(int(i), int(i) + 1)).coef for i in highest]
+    if not is_whole:
+        rows = np.argsort(-distance, kind="stable")[:top] if rows is None else rows
+        changes = [departures.changes(slice(i, i + 1)).coef for i in rows.tolist()]
     moved = -np.concatenate(changes, axis=-1) if changes else np.empty((*fit.coef.shape, 0))
     without = _dispersions_without(departures, df, slopes + squares / 2.0)
-    scale = np.sqrt(np.multiply.outer(variance, without if top is None else without[highest]))
+    scale = np.sqrt(np.multiply.outer(variance, without if is_whole else without[rows]))
     dfbetas = np.divide(moved, scale, out=np.zeros_like(moved), where=scale != 0)
     dfbetas = dfbetas[: len(fit.coef) - constant].T
+    return RowInfluence(distance, dfbetas, departures.left_out.leverages)
+
+
+def _of_outputs(departures: Departures, df: float, *, constant: bool, top: int | None) -> RowInfluence:
+    """The same of outputs that nothing ties together: each by its own errors, and mean Cook's distances."""
+    outputs = [departures.of_output(k) for k in range(departures.fit.problem.n_outputs)]
+    each = [influence(own, df, constant=constant, top=None if top is None else 0) for own in outputs]
+    distance = np.mean([found.cooks_distance for found in each], axis=0)
+    if top is not None:
+        highest = np.argsort(-distance, kind="stable")[:top]
+        each = [influence(own, df, constant=constant, rows=highest) for own in outputs]
+    dfbetas = np.stack([found.dfbetas for found in each], axis=1)
     return RowInfluence(distance, dfbetas, departures.left_out.leverages)
 
 
@@ -132,7 +154,8 @@ def _check_curved(fit: Fit) -> None:
 def _dispersion(fit: Fit, df: float) -> float:
     """φ: 1 for families that have none, else the residual deviance over its degrees of freedom."""
     problem = fit.problem
-    if isinstance(problem.loss, UnitDispersion):
+    counts = isinstance(problem.loss, Tweedie) and problem.loss.power == 1  # Poisson's
+    if counts or isinstance(problem.loss, UnitDispersion):
         return 1.0
     losses = problem.per_row(problem.loss.value(problem.y, fit.eta))
     free = float(np.count_nonzero(problem.weights)) - df

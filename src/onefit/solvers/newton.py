@@ -63,7 +63,8 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> So
         If the steps do not become small: the problem has no finite minimum (perfectly separable
         classes without a penalty), or is not convex.
     """
-    scale = max(Fit.at_start(start.problem).objective, np.finfo(float).tiny)
+    constant = Fit.at_start(start.problem).objective  # infinite where means are linear and no level is there
+    scale = max(constant if np.isfinite(constant) else abs(start.objective), np.finfo(float).tiny)
     fit, step, enough = start, None, tol**2 * scale
     last = fresh = np.inf  # decrements of the last step, and of the last with a factor of its own
     max_steps = (1000 if fit.is_kinked else 100) if max_steps is None else max_steps

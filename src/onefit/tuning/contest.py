@@ -16,6 +16,7 @@ from onefit.risk.means import (
     held,
     means,
 )
+from onefit.tuning.judgement import Judgement
 from onefit.tuning.selection import (
     BAGGINGS,
     Selection,
@@ -35,7 +36,7 @@ LONGEST_TAIL = 3.0  # how much more than any row speaks for a strength one may s
 
 def choose_strength(
     losses: Array,
-    weights: Array,
+    judgement: Judgement,
     risks: Array,
     paired: Array,
     selection: Selection,
@@ -47,16 +48,17 @@ def choose_strength(
     ----------
     losses : (n, J) array
         Strongest penalty first.
-    weights : (n,) array
+    judgement : Judgement
+        That they are of.
     risks, paired : (J,) arrays
-        Their means, and the standard errors of the differences to the smallest.
+        What they are chosen by, and the standard errors of the differences to the smallest.
     selection : "bagged_se", "bagged", "min" or "1se"
         See ``bagged`` and ``choose``.
     misses : (n, J) array, optional
         Shares of sampled rows in the errors of the differences to the smallest risk.
     """
     if selection in BAGGINGS and not np.all(np.isnan(risks)):
-        found = contest([(losses, risks, paired)], weights, selection, misses)
+        found = contest([(losses, risks, paired)], judgement, selection, misses)
         return found.bagged(), found
     return int(choose(risks, paired, selection)), None
 
@@ -77,6 +79,8 @@ class Contest(NamedTuple):
     n : int
         Rows with weight.
     selection : "bagged_se", "bagged", "min" or "1se"
+    unseen : (c,) array
+        What a bagged choice adds to the risks: ``Judgement.unseen``.
     """
 
     positions: Index
@@ -85,6 +89,7 @@ class Contest(NamedTuple):
     root: Array
     n: int
     selection: Selection
+    unseen: Array
 
     @property
     def covariance(self) -> Array:
@@ -92,16 +97,16 @@ class Contest(NamedTuple):
         return self.root @ self.root.T
 
     @property
-    def _first(self) -> tuple[Index, Array, Array]:
-        """Positions and risks of the first path, and the root of their covariance."""
+    def _first(self) -> tuple[Index, Array, Array, Array]:
+        """Positions and risks of the first path, the root of their covariance, and what is unseen."""
         own = self.paths == 0
         root = self.root if own.all() else roots_of(self.covariance[np.ix_(own, own)][None])[0]
-        return self.positions[own], self.risks[own], root
+        return self.positions[own], self.risks[own], root, self.unseen[own]
 
     def bagged(self) -> int:
         """Mean position of the choice on the first path, by a bagged selection: ``bagged``."""
-        positions, risks, root = self._first
-        return int(bagged(risks[None], root[None], positions, BAGGINGS[self.selection])[0])
+        positions, risks, root, unseen = self._first
+        return int(bagged((risks + unseen)[None], root[None], positions, BAGGINGS[self.selection])[0])
 
     def confidence_set(self) -> Index:
         """Positions of the strengths that cannot be told from the best of the first path, without gaps.
@@ -110,40 +115,46 @@ class Contest(NamedTuple):
         others that do not.  Risks that rise on either side of the best have no gaps.  A bagged choice, which
         may lie among strengths that drop out, is in the set.
         """
-        positions, risks, root = self._first
+        positions, risks, root, _ = self._first
         members = positions[confidence_set(risks, root @ root.T, self.n)]
         chosen = self.bagged() if self.selection in BAGGINGS else members[0]
         return np.arange(min(members.min(), chosen), max(members.max(), chosen) + 1)
 
     def corrected_risk(self) -> float:
         """Risk of the choice among all paths, corrected for having been chosen."""
-        return corrected_risk(self.risks, self.covariance, self.selection, self.paths)
+        return corrected_risk(self.risks, self.covariance, self.selection, self.paths, self.unseen)
 
 
 def contest(
     paths: Sequence[tuple[Array, Array, Array]],
-    weights: Array,
+    judgement: Judgement,
     selection: Selection = "min",
     misses: Array | None = None,
 ) -> Contest:
-    """Strengths within reach of the best, from the (losses, risks, paired errors) of each path."""
-    within = [np.flatnonzero(within_reach(risks, paired)) for _, risks, paired in paths]
+    """Strengths within reach of the best, from the (losses, criterion, paired errors) of each path.
+
+    The criterion is their risk, and where that is bagged what is unseen.
+    """
+    within = [np.flatnonzero(within_reach(criterion, paired)) for _, criterion, paired in paths]
     losses = np.hstack([path[0][:, at] for path, at in zip(paths, within, strict=True)])
-    risks = np.concatenate([path[1][at] for path, at in zip(paths, within, strict=True)])
-    best = smallest(risks)
-    losses, weights = held(losses, weights)
+    criterion = np.concatenate([path[1][at] for path, at in zip(paths, within, strict=True)])
+    unseen = judgement.unseen(losses) if selection in BAGGINGS else np.zeros_like(criterion)
+    best = smallest(criterion)
+    losses, weights = held(losses, judgement.unit_weights)
     losses -= losses[:, [best]]
     differences = without_tail(losses.T).T
+    rises = _linalg.column_means(differences, weights) + unseen - unseen[best]
     covariance = covariance_of_means(differences, weights)
     if misses is not None and np.any(misses):  # of samples, for a single path
         covariance = covariance + misses[:, within[0]].T @ misses[:, within[0]]
     return Contest(
         positions=np.concatenate(within),
         paths=np.repeat(np.arange(len(paths)), [len(at) for at in within]),
-        risks=risks[best] + np.maximum(_linalg.column_means(differences, weights), 0.0),
+        risks=criterion[best] + np.maximum(rises, 0.0) - unseen,
         root=roots_of(covariance[None])[0],
         n=len(weights),
         selection=selection,
+        unseen=unseen,
     )
 
 
@@ -173,7 +184,7 @@ class Contests(NamedTuple):
     ----------
     sizes, ranks : (t,) int arrays
         Strengths in each, and the ranks of their covariances.
-    positions, paths, risks : (Σ c,) arrays
+    positions, paths, risks, unseen : (Σ c,) arrays
     roots : (Σ c k,) array
         Row by row.
     n : int
@@ -186,6 +197,7 @@ class Contests(NamedTuple):
     paths: Index
     risks: Array
     roots: Array
+    unseen: Array
     n: int
     selection: Selection
 
@@ -193,7 +205,7 @@ class Contests(NamedTuple):
     def of_one(cls, held: Contest) -> Contests:
         """That of a single response."""
         sizes, ranks = np.array(held.root.shape)[:, None]
-        return cls(sizes, ranks, *held[:3], held.root.ravel(), held.n, held.selection)
+        return cls(sizes, ranks, *held[:3], held.root.ravel(), held.unseen, held.n, held.selection)
 
     @classmethod
     def of_rivals(
@@ -204,7 +216,8 @@ class Contests(NamedTuple):
         sizes, ranks = inside.sum(axis=1), used.sum(axis=1)
         own = np.broadcast_to(positions, rivals.shape)[inside]
         flat = roots[inside[:, :, None] & used[:, None, :]]
-        return cls(sizes, ranks, own, np.zeros_like(own), rivals[inside], flat, n, selection)
+        nothing = np.zeros(len(own))
+        return cls(sizes, ranks, own, np.zeros_like(own), rivals[inside], flat, nothing, n, selection)
 
     def shifted(self, by: int) -> Contests:
         """The same on a path with so many strengths before the first."""
@@ -213,11 +226,11 @@ class Contests(NamedTuple):
     @classmethod
     def joined(cls, parts: Sequence[Contests], order: Index) -> Contests:
         """Those of all parts, of which the k-th in a row belongs to response ``order[k]``."""
-        whole = (np.concatenate(arrays) for arrays in zip(*(part[:6] for part in parts), strict=True))
-        sizes, ranks, positions, paths, risks, roots = whole
+        whole = (np.concatenate(arrays) for arrays in zip(*(part[:7] for part in parts), strict=True))
+        sizes, ranks, positions, paths, risks, roots, unseen = whole
         at = np.argsort(order)
         own, flat = _in_order(sizes, at), _in_order(sizes * ranks, at)
-        known = sizes[at], ranks[at], positions[own], paths[own], risks[own], roots[flat]
+        known = sizes[at], ranks[at], positions[own], paths[own], risks[own], roots[flat], unseen[own]
         return cls(*known, parts[0].n, parts[0].selection)
 
     def each(self) -> Iterator[Contest]:
@@ -225,7 +238,8 @@ class Contests(NamedTuple):
         ends, lasts = np.cumsum(self.sizes), np.cumsum(self.sizes * self.ranks)
         for size, rank, end, last in zip(self.sizes, self.ranks, ends, lasts, strict=True):
             own, root = slice(end - size, end), self.roots[last - size * rank : last].reshape(size, rank)
-            yield Contest(self.positions[own], self.paths[own], self.risks[own], root, self.n, self.selection)
+            known = self.positions[own], self.paths[own], self.risks[own], root
+            yield Contest(*known, self.n, self.selection, self.unseen[own])
 
 
 def _in_order(counts: Index, order: Index) -> Index:

@@ -19,7 +19,7 @@ from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric, SquaredError
 from onefit.numerics import EXACT, KNOWN
 from onefit.risk.judging import yardstick
-from onefit.risk.means import clustered
+from onefit.risk.means import clustered, means
 from onefit.solvers.newton import Solution
 from onefit.tuning.sample import Verdict
 
@@ -101,6 +101,20 @@ class Judgement:
         if self.sets is None and self.clusters is None:
             return own
         return clustered(own, self.weights[rows], self._units)[0]
+
+    def unseen(self, losses: Array) -> Array:
+        """What a label that none of these rows has may add to the risks of models: (u, J) losses give (J,).
+
+        Of n rows that are all told right nothing says that the next one is: by Laplace's rule of succession
+        it has another label with a chance of about 1/n.  Where rows are few and classes all but separated
+        their losses fall without end as the penalty does, and this rises.
+        """
+        other = None if self.score is not None else self.metric.contradicted(losses)
+        if other is None:
+            return np.zeros(losses.shape[1])
+        with np.errstate(invalid="ignore"):  # of rows that are lost anyway
+            rises = np.where(np.isfinite(losses), other - losses, 0.0)
+        return np.asarray(means(rises.T, self.unit_weights) / np.count_nonzero(self.unit_weights > 0))
 
     def thoroughly(
         self,

@@ -16,8 +16,9 @@ from onefit.risk.judging import guarantees
 from onefit.risk.means import means_and_errors, paired_errors
 from onefit.solvers.newton import Solution
 from onefit.tuning.contest import Contests, choose_strength
+from onefit.tuning.judgement import Judgement
 from onefit.tuning.sample import Verdict, between, judged
-from onefit.tuning.selection import Selection, smallest
+from onefit.tuning.selection import BAGGINGS, Selection, smallest
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +31,7 @@ class JudgedPath:
         Those that were visited.
     risks, std_errors : (J,) arrays
     paired_errors : (J,) array
-        Standard errors of the differences to the smallest risk.
+        Standard errors of the differences to the smallest risk, with what the choice adds.
     approx_errors : (J,) array
         How far each risk may be off; infinite where that is not known.
     coefs : (J, p) or (J, p, c) array
@@ -55,6 +56,11 @@ class JudgedPath:
     def places(self) -> Index:
         """Where the strengths are in their contest: (J,)."""
         return np.arange(len(self.strengths))
+
+    @property
+    def criterion(self) -> Array:
+        """What strengths are chosen by: the risks."""
+        return self.risks
 
     @property
     def guarantees(self) -> Any:
@@ -85,6 +91,8 @@ class SearchResult(JudgedPath):
         By which a strength that was left near its optimum is soon solved.
     walked : (J,) int array or None
         Places on the path that was walked, where others were passed over.
+    unseen : (J,) array or None
+        What the choice adds to the risks, if anything: ``Judgement.unseen``.
     """
 
     losses: Array
@@ -92,6 +100,12 @@ class SearchResult(JudgedPath):
     solved: Mapping[int, Solution] = field(default_factory=dict)
     last: Curvature | None = None
     walked: Index | None = None
+    unseen: Array | None = None
+
+    @property
+    def criterion(self) -> Array:
+        """What strengths are chosen by: the risks, with what is unseen."""
+        return self.risks if self.unseen is None else self.risks + self.unseen
 
     @property
     def places(self) -> Index:
@@ -117,6 +131,7 @@ class SearchResult(JudgedPath):
             verdicts=[self.verdicts[j] for j in own.tolist()],
             solved={int(new[j]): solution for j, solution in self.solved.items()},
             walked=own,
+            unseen=None if self.unseen is None else self.unseen[own],
         )
 
     @property
@@ -129,24 +144,26 @@ class SearchResult(JudgedPath):
 def of_verdicts(
     strengths: Array,
     verdicts: Sequence[Verdict | None],
-    weights: Array,
+    judgement: Judgement,
     coefs: Array,
     levels: Array,
     selection: Selection,
 ) -> SearchResult:
     """Risks of a solved path from what is known of each strength, and the choice."""
-    filled = list(_filled_in(verdicts))
+    filled, weights = list(_filled_in(verdicts)), judgement.unit_weights
     losses = np.stack([verdict.losses for verdict in filled]).T
     risks, errors = means_and_errors(losses, weights)
-    best = smallest(risks)
+    unseen = judgement.unseen(losses) if selection in BAGGINGS else np.zeros_like(risks)
+    criterion = risks + unseen
+    best = smallest(criterion)
     misses = np.stack([verdict.misses for verdict in filled]).T
     misses = misses - misses[:, [best]]
     paired = np.hypot(paired_errors(losses, weights, best), np.linalg.norm(misses, axis=0))
-    chosen, contest = choose_strength(losses, weights, risks, paired, selection, misses)
+    chosen, contest = choose_strength(losses, judgement, criterion, paired, selection, misses)
     off = np.array([verdict.error for verdict in filled])
     held = None if contest is None else Contests.of_one(contest)
     known = strengths, risks, errors, paired, off, coefs, levels, chosen, losses
-    return SearchResult(*known, tuple(verdicts), contests=held)
+    return SearchResult(*known, tuple(verdicts), contests=held, unseen=unseen)
 
 
 def _filled_in(verdicts: Sequence[Verdict | None]) -> Iterator[Verdict]:

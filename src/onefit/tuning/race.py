@@ -166,7 +166,7 @@ class _Race:
         seen = [j for j, rival in self._rivals.items() if rival.seen and self.entrants[j].is_sampled]
         if not seen or self._rivals_are_alike:
             return False
-        one = self.entrants[min(seen, key=lambda j: float(self.result.risks[j]))]
+        one = self.entrants[min(seen, key=lambda j: float(self.result.criterion[j]))]
         seconds = cost_of_some(one.fit, n)
         if not self._affords(seconds):
             return False
@@ -193,7 +193,7 @@ class _Race:
     def _looked_at(self, j: int) -> int:
         """Judge a strength as the smallest risk was, which it is held against; returns the choice then."""
         others = judged(self.verdicts)
-        count, held = max(known.left_out for known in others.values()), smallest(self.result.risks)
+        count, held = max(known.left_out for known in others.values()), smallest(self.result.criterion)
         by_tenths = any(known.seen for known in ([others[held]] if held in others else others.values()))
         if by_tenths or count < len(self.looks.order):
             self._judge(j, count, by_tenths=by_tenths)
@@ -230,7 +230,7 @@ class _Race:
         result, n = self.result, len(self.looks.order)
         if np.all(np.isnan(result.risks)):
             return []
-        least = smallest(result.risks)
+        least = smallest(result.criterion)
         counts = np.array([self._count(j) for j in range(len(self.verdicts))])
         near = self._near
         near[self._unbounded_beside(least)] = True
@@ -264,8 +264,9 @@ class _Race:
     @property
     def _near(self) -> Mask:
         """Strengths that can hardly be told from the smallest risk: (J,)."""
-        risks = self.result.risks
-        return np.asarray(risks <= risks[smallest(risks)] + IN_REACH * self.result.paired_errors)
+        criterion = self.result.criterion
+        least = criterion[smallest(criterion)]
+        return np.asarray(criterion <= least + IN_REACH * self.result.paired_errors)
 
     @property
     def _rivals(self) -> dict[int, Verdict]:
@@ -318,12 +319,12 @@ class _Race:
         return self.looks.seconds(self.entrants[j].fit, count, self.verdicts[j])
 
     def _choose(self) -> None:
-        held, weights = self.result, self.looks.judgement.unit_weights
+        held, judgement = self.result, self.looks.judgement
         for j in np.flatnonzero(~held.is_visited).tolist():
             if self.verdicts[j] is not None:
                 held = _with_end(held, j, self.entrants[j].fit)
         self.result = of_verdicts(
-            held.strengths, self.verdicts, weights, held.coefs, held.levels, self.selection
+            held.strengths, self.verdicts, judgement, held.coefs, held.levels, self.selection
         )
 
     def _thorough(self, j: int) -> Verdict:

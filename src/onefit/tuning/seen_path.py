@@ -12,7 +12,7 @@ from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.tuning.looks import Looks
 from onefit.tuning.sample import Verdict, judged
-from onefit.tuning.selection import smallest
+from onefit.tuning.selection import BAGGINGS, Selection, smallest
 
 
 @dataclass
@@ -23,6 +23,8 @@ class SeenPath:
     ----------
     looks : Looks
         By which risks are told.
+    selection : "bagged_se", "bagged", "min" or "1se"
+        A bagged choice adds what is unseen to each risk.
     strengths : list of float
         One more than the others while a strength is solved and judged.
     fits : list of Fit or None
@@ -30,7 +32,7 @@ class SeenPath:
     verdicts : list of Verdict or None
         None where the strength before speaks for one.
     risks : list of float
-        Of the last strength that was judged, where one was not.
+        Of the last strength that was judged, where one was not; with what the choice adds.
     bracketed : dict
         By place, solutions of whose risk no more is known than bounds.
     """
@@ -41,6 +43,7 @@ class SeenPath:
     verdicts: list[Verdict | None] = field(default_factory=list)
     risks: list[float] = field(default_factory=list)
     bracketed: dict[int, Solution] = field(default_factory=dict)
+    selection: Selection = "min"
 
     def add(self, fit: Fit | None, verdict: Verdict | None, *, strongest: bool = False) -> None:
         """Take in what was found at the weakest strength so far, or at the strongest."""
@@ -65,7 +68,10 @@ class SeenPath:
             del known[last:]
 
     def _risk(self, verdict: Verdict) -> float:
-        return mean_and_error(verdict.losses, self.weights)[0]
+        risk = mean_and_error(verdict.losses, self.weights)[0]
+        if self.selection not in BAGGINGS:
+            return risk
+        return risk + float(self.looks.judgement.unseen(verdict.losses[:, None])[0])
 
     @property
     def weights(self) -> Array:

@@ -204,7 +204,11 @@ def confidence_set(risks: Array, covariance: Array, n: int) -> Mask:
 
 
 def corrected_risk(
-    risks: Array, covariance: Array, selection: Selection, paths: Index | None = None
+    risks: Array,
+    covariance: Array,
+    selection: Selection,
+    paths: Index | None = None,
+    unseen: Array | float = 0.0,
 ) -> float:
     """Risk of the model that is chosen, corrected for having been chosen.
 
@@ -224,12 +228,15 @@ def corrected_risk(
     selection : "bagged_se", "bagged", "min" or "1se"
     paths : (J,) int array, optional
         Which path a strength belongs to, if there are several: of their choices the smallest risk is taken.
+    unseen : (J,) array, optional
+        What a bagged choice adds to the risks.
     """
     if not np.all(np.isfinite(covariance)):
         return float("nan")
     drawn = _draws(covariance)
     own = np.zeros(len(risks), dtype=np.intp) if paths is None else paths
-    chosen = _choices(risks + drawn, covariance, selection, own)
+    added = unseen if selection in BAGGINGS else 0.0
+    chosen = _choices(risks + added + drawn, covariance, selection, own)
     return float(np.mean(risks[chosen] - drawn[np.arange(len(drawn)), chosen]))
 
 

@@ -61,12 +61,14 @@ def search_path(
         by what the grid says, but for those beside the smallest risk.
     """
     grid = grid if early_stopping else replace(grid, apart=0.0)
-    walk = Walk(grid, looks, problem_at)
+    walk = Walk(grid, looks, problem_at, selection)
     walk.go_down(early_stopping=early_stopping)
     walk.go_up()
     walk.look_beside()
     seen = walk.seen
-    known = of_verdicts(np.array(seen.strengths), seen.verdicts, seen.weights, *seen.coefficients, selection)
+    known = of_verdicts(
+        np.array(seen.strengths), seen.verdicts, looks.judgement, *seen.coefficients, selection
+    )
     return replace(known, solved=walk.kept.at(seen.fits), last=walk.kept.last)
 
 
@@ -125,12 +127,13 @@ class Walk:
     grid: Grid
     looks: Looks
     problem_at: Callable[[float], Problem]
+    selection: Selection = "min"
     leads: Leads | None = None  # of rows that were solved without themselves
 
     @cached_property
     def seen(self) -> SeenPath:
         """What was found so far."""
-        return SeenPath(self.looks)
+        return SeenPath(self.looks, selection=self.selection)
 
     @cached_property
     def end(self) -> PathEnd:

@@ -229,7 +229,9 @@ def test_binary_logistic_path(weighted, l1_ratio):
     X, y = load_breast_cancer(return_X_y=True)
     X, y = scale(X)[:80, :8], np.where(y[:80] > 0, "benign", "malignant")
     params = {"sample_weight": 1.0 + _weights(80)} if weighted else {}
-    tuned = LogisticLOO(Cs=[0.02, 0.2, 2.0], l1_ratio=l1_ratio, early_stopping=False).fit(X, y, **params)
+    tuned = LogisticLOO(Cs=[0.02, 0.2, 2.0], l1_ratio=l1_ratio, early_stopping=False, selection="min").fit(
+        X, y, **params
+    )
     solver = "saga" if l1_ratio else "newton-cholesky"  # the only one for an ℓ1 part, and slow
     for C, coef in zip(tuned.Cs_, tuned.coef_path_, strict=True):
         reference = LogisticRegression(

@@ -211,7 +211,7 @@ class TestBounds:
         w = rng.integers(1, 4, 30).astype(float) if weighted else None
         assert np.any(~X.any(axis=1))
         for model, y in (
-            (LogisticLOO(fit_intercept=False), rng.integers(0, 2, 30)),
+            (LogisticLOO(fit_intercept=False, selection="min"), rng.integers(0, 2, 30)),
             (PoissonLOO(fit_intercept=False), rng.poisson(1.0, 30)),
             (ElasticNetLOO(fit_intercept=False), rng.normal(size=30)),
         ):

@@ -57,7 +57,7 @@ def test_the_choice_is_that_of_arrays(model, kind, weighted):
 def test_where_passes_do_not_settle_at_the_choice_they_choose():
     X, y = load_iris(return_X_y=True)
     model = LogisticLOO(l1_ratio=1.0).fit(ArraySource(X, y == 0))
-    assert model.loo_.value < 0.01
+    assert model.loo_.value < 0.02
     assert model.score(X, y == 0) == 1.0
 
 

@@ -10,8 +10,11 @@ import pytest
 
 from onefit import RidgeLOO
 from onefit.blocks import LossSums
+from onefit.metrics import LogLoss
+from onefit.risk.means import paired_errors
 from onefit.sources import ArraySource
 from onefit.tuning.contest import contest, within_reach
+from onefit.tuning.judgement import Judgement
 from onefit.tuning.selection import smallest
 
 
@@ -46,3 +49,31 @@ def test_the_choice_is_that_of_rows_in_memory(rows):
     np.testing.assert_allclose(in_blocks.risk_path_, in_memory.risk_path_, rtol=1e-5)
     assert in_blocks.alpha_ == pytest.approx(in_memory.alpha_, rel=1e-9)
     assert in_blocks.corrected_risk_ == pytest.approx(in_memory.corrected_risk_, rel=1e-5)
+
+
+@pytest.mark.parametrize("selection", ["bagged_se", "min"])
+def test_contests_of_labels_are_those_of_losses(selection):
+    """With what labels that were not seen add, from sums over blocks as from all losses."""
+    rng = np.random.default_rng(0)
+    margins = rng.normal(1.0, 0.6, size=60)[:, None] * np.linspace(0.0, 12.0, 9)
+    losses, weights = np.logaddexp(0.0, -margins), rng.integers(0, 3, 60).astype(float)
+    metric = LogLoss(np.arange(2))
+    held = Judgement(metric, np.zeros(60), weights)
+    parts = []
+    for rows in np.array_split(np.arange(60), 4):
+        own = losses[rows].T
+        other = metric.contradicted(own)
+        parts.append(LossSums.of(own[3], own - own[3], weights[rows], contradicted=other))
+    sums = reduce(add, parts)
+    np.testing.assert_allclose(sums.unseen, held.unseen(losses), rtol=1e-9)
+    added = held.unseen(losses) if selection == "bagged_se" else 0.0
+    criterion = np.average(losses, axis=0, weights=weights) + added
+    paired = paired_errors(losses, weights, int(criterion.argmin()))
+    expected = contest([(losses, criterion, paired)], weights, selection, unseen=held.unseen)
+    found = sums.contest(np.zeros(9, dtype=int), selection)
+    np.testing.assert_array_equal(found.positions, expected.positions)
+    np.testing.assert_allclose(found.risks, expected.risks, rtol=1e-9)
+    np.testing.assert_allclose(found.unseen, expected.unseen, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-6, atol=1e-12)
+    if selection == "bagged_se":
+        assert found.bagged() == expected.bagged()

@@ -237,3 +237,19 @@ def test_models_that_were_not_fitted():
     y = RESPONSES["numbers"]
     with pytest.raises(TypeError, match="fitted"):
         onefit.loo(sm.OLS(y, X), X, y)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_linear_means_of_counts(seed):
+    """The constant is a column, and without coefficients the mean is zero: outside of the family."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(40), rng.uniform(0.0, 1.0, size=(40, 2))])
+    y = rng.poisson(X @ [2.0, 1.5, 1.0]).astype(float)
+    family = sm.families.Poisson(sm.families.links.Identity())
+    results = sm.GLM(y, X, family).fit(tol=1e-13, maxiter=500)
+    est = onefit.loo(results, exact=True)
+    kept = [np.delete(np.arange(40), i) for i in range(40)]
+    refits = [sm.GLM(y[rows], X[rows], family).fit(tol=1e-13, maxiter=500).params for rows in kept]
+    expected = np.einsum("ij,ij->i", X, np.array(refits))
+    np.testing.assert_allclose(est.predictions, expected, rtol=1e-4)
+    assert est.guarantee == "exact"

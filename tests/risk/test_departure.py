@@ -288,3 +288,31 @@ def test_influence_of_classifiers_by_refits():
         scale = np.sum(moved * units, axis=0) / np.sum(units**2, axis=0)  # the standard errors
         np.testing.assert_allclose(units * scale, moved, atol=0.1 * np.abs(moved).max())
         assert np.all(influence.cooks_distance >= 0)
+
+
+@pytest.mark.parametrize("model", [LinearRegression(), Ridge(2.0)], ids=repr)
+def test_outputs_that_nothing_ties_together_have_their_own_errors(model):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    Y = X @ rng.normal(size=(3, 2)) + rng.normal(size=(40, 2))
+    Y[:, 1] *= 1000.0
+    found = onefit.loo(model.fit(X, Y), X, Y).influence()
+    each = [onefit.loo(clone(model).fit(X, own), X, own).influence() for own in Y.T]
+    for k, own in enumerate(each):
+        np.testing.assert_allclose(found.dfbetas[:, k], own.dfbetas, rtol=1e-7)
+    mean = np.mean([own.cooks_distance for own in each], axis=0)
+    np.testing.assert_allclose(found.cooks_distance, mean, rtol=1e-7)
+    few = onefit.loo(model, X, Y).influence(top=3)
+    np.testing.assert_allclose(few.dfbetas, found.dfbetas[found.rows[:3]], rtol=1e-9)
+
+
+def test_counts_have_no_dispersion_of_their_own():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = rng.poisson(np.exp(0.5 * X[:, 0] + rng.normal(size=60)))  # more spread than a Poisson family has
+    model = PoissonRegressor(alpha=0.0, tol=1e-12, max_iter=10_000).fit(X, y)
+    est = onefit.loo(model, X, y, exact=True)
+    Z, mean = np.column_stack([X, np.ones(60)]), model.predict(X)
+    changes = np.column_stack([est.coef() - model.coef_, est.intercept() - model.intercept_])
+    expected = np.sum((changes @ Z.T) ** 2 * mean, axis=1) / est.effective_df
+    np.testing.assert_allclose(est.influence().cooks_distance, expected, rtol=1e-6)

@@ -120,9 +120,10 @@ def refits():
 def test_the_choice_of_a_race_is_that_of_refits_at_every_strength(selection, refits):
     strengths, losses = refits
     metric, ones, labels = LogLoss(np.arange(2)), np.ones(40), _wide(1.0).y
-    _, (result, left_out) = _raced(_wide, strengths, Looks(Judgement(metric, labels, ones)), selection)
+    judgement = Judgement(metric, labels, ones)
+    _, (result, left_out) = _raced(_wide, strengths, Looks(judgement), selection)
     verdicts = [Verdict(column, np.zeros(len(ones)), 0.0, len(ones)) for column in losses.T]
-    exact = of_verdicts(strengths, verdicts, ones, result.coefs, result.levels, selection)
+    exact = of_verdicts(strengths, verdicts, judgement, result.coefs, result.levels, selection)
     assert result.best == exact.best
     assert result.risks[result.best] == pytest.approx(exact.risks[exact.best], rel=0.01)
     assert metric.losses(labels, left_out.eta).mean() == pytest.approx(exact.risks[exact.best], rel=0.01)
@@ -146,7 +147,7 @@ def _rough_path():
 def _with_verdict(walked, looks, place, verdict, selection="min"):
     verdicts = list(walked.verdicts)
     verdicts[place] = verdict
-    of = walked.strengths, verdicts, looks.judgement.unit_weights, walked.coefs, walked.levels, selection
+    of = walked.strengths, verdicts, looks.judgement, walked.coefs, walked.levels, selection
     return of_verdicts(*of)
 
 
@@ -197,7 +198,7 @@ def test_beside_strengths_that_all_tenths_judged_another_is_judged_so():
     coefs, levels = (
         np.stack(part) for part in zip(*((fit.coef, fit.intercept) for fit in fits), strict=True)
     )
-    result = of_verdicts(np.array([4.0, 3.0, 2.0]), verdicts, ones, coefs, levels, "min")
+    result = of_verdicts(np.array([4.0, 3.0, 2.0]), verdicts, looks.judgement, coefs, levels, "min")
     entrants = [_Entrant(j, result, problem_at, looks) for j in range(3)]
     running = _Race(result, looks, "min", verdicts, entrants)
     running._looked_at(1)
@@ -215,10 +216,11 @@ def test_a_choice_by_tenths_is_compared_anew_unless_all_near_it_were_judged_so(a
     ones, rows = np.ones(60), np.random.default_rng(0).exponential(size=60)
     lower, other = (Verdict(rows + off, np.zeros(60), np.inf, seen=60) for off in (-0.2, 0.0))
     other = other if alike else Verdict(rows, np.zeros(60), 0.0, 60)
+    judgement = Judgement(LogLoss(np.arange(2)), (Y > 0).astype(float), ones)
     result = of_verdicts(
-        np.array([2.0, 1.0]), [other, lower], ones, np.zeros((2, 8)), np.zeros(2), selection="min"
+        np.array([2.0, 1.0]), [other, lower], judgement, np.zeros((2, 8)), np.zeros(2), selection="min"
     )
-    running = _running(result, Looks(Judgement(LogLoss(np.arange(2)), (Y > 0).astype(float), ones)))
+    running = _running(result, Looks(judgement))
     thorough = Verdict(rows + 0.1, np.zeros(60), 0.0, 60)
     monkeypatch.setattr(_Race, "_near", property(lambda _: np.ones(2, dtype=bool)))
     monkeypatch.setattr(_Race, "_thorough", lambda *_: thorough)
@@ -509,7 +511,7 @@ def test_a_choice_stands_only_beside_strengths_that_were_judged(monkeypatch):
     known[1] = Verdict(exact[1] + 100.0, np.zeros(30), np.inf)  # a step that is far off
     known[3] = Verdict(exact[3] - 100.0, np.zeros(30), 100.0, solved=20)  # and so is a sample
     coefs, levels = np.stack([fit.coef for fit in fits]), np.stack([fit.intercept for fit in fits])
-    walked = of_verdicts(strengths, known, np.ones(30), coefs, levels, "min")
+    walked = of_verdicts(strengths, known, looks.judgement, coefs, levels, "min")
     assert walked.best == 3
     monkeypatch.setattr("onefit.tuning.race.UNMINDED", 0.0)
     monkeypatch.setattr("onefit.tuning.race.FITS", 0.0)

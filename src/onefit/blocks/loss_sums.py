@@ -12,7 +12,7 @@ from onefit._typing import Array, Index, Mask
 from onefit.blocks.rows import Added
 from onefit.numerics import KNOWN, TINY
 from onefit.tuning.contest import IN_REACH, Contest, within_reach, without_tail
-from onefit.tuning.selection import Selection, roots_of, smallest
+from onefit.tuning.selection import BAGGINGS, Selection, roots_of, smallest
 
 KEPT = 1000  # rows whose losses differ most: a tail that is cut is mostly of a few
 
@@ -80,6 +80,8 @@ class LossSums(Added):
         Σ w l of rows that a formula may take for far too much.
     far : FarthestRows
         Whose differences contests cut.
+    contradicted : (J,) array
+        Σ w of what losses would be more were labels others; zero of responses that are no labels.
     """
 
     count: int
@@ -93,6 +95,7 @@ class LossSums(Added):
     rough: Mask
     doubtful: Array
     far: FarthestRows
+    contradicted: Array
 
     @classmethod
     def of(
@@ -102,6 +105,7 @@ class LossSums(Added):
         weights: Array | None,
         exact: Mask | None = None,
         doubtful: Array | None = None,
+        contradicted: Array | None = None,
     ) -> LossSums:
         """Sum over some rows.
 
@@ -115,6 +119,8 @@ class LossSums(Added):
             None where no loss is known to be that of a refit.
         doubtful : (J,) array or None
             None where no loss is in doubt.
+        contradicted : (J, b) array or None
+            Losses were labels others.
         """
         doubtful = np.zeros(len(differences)) if doubtful is None else doubtful
         exact = np.zeros(len(differences), dtype=bool) if exact is None else exact
@@ -122,6 +128,10 @@ class LossSums(Added):
         weights = np.ones(len(losses)) if weights is None else weights
         squares = weights**2
         weighted = differences * weights
+        more = np.zeros(len(differences))
+        if contradicted is not None:
+            rises = contradicted - losses - differences
+            more = np.where(np.isfinite(rises), rises, 0.0) @ weights
         moments = differences @ np.stack([weights, squares, squares * losses], axis=1)
         return cls(
             int(np.count_nonzero(weights)),
@@ -135,7 +145,13 @@ class LossSums(Added):
             ~exact,
             doubtful,
             FarthestRows.of(differences, weights),
+            more,
         )
+
+    @property
+    def unseen(self) -> Array:
+        """What labels that were not seen may add to the risks: (J,), as ``Judgement.unseen``."""
+        return self.contradicted / (self.weight * self.count)
 
     @property
     def exact(self) -> Mask:
@@ -200,12 +216,13 @@ class LossSums(Added):
             self.rough[which],
             self.doubtful[which],
             replace(self.far, differences=self.far.differences[which]),
+            self.contradicted[which],
         )
 
-    def within_reach(self) -> Index:
-        """Strengths within reach of the smallest risk."""
-        risks = self.risks
-        return np.flatnonzero(within_reach(risks, self.paired_errors(smallest(risks))))
+    def within_reach(self, added: Array | float = 0.0) -> Index:
+        """Strengths within reach of the smallest risk, with what is added to each."""
+        criterion = self.risks + added
+        return np.flatnonzero(within_reach(criterion, self.paired_errors(smallest(criterion))))
 
     def in_doubt(self) -> Index:
         """Strengths whose risk may hang on rows that a formula may take for far too much."""
@@ -230,18 +247,20 @@ class LossSums(Added):
         selection : "bagged_se", "bagged", "min" or "1se"
         """
         reached, positions = list[Index](), list[Index]()
+        added = self.unseen if selection in BAGGINGS else np.zeros_like(self.contradicted)
         for path in np.unique(paths):
             at = np.flatnonzero(paths == path)
-            positions.append(self.of_some(at).within_reach())
+            positions.append(self.of_some(at).within_reach(added[at]))
             reached.append(at[positions[-1]])
         at = np.concatenate(reached)
-        own = self.of_some(at)
-        best = smallest(own.risks)
+        own, added = self.of_some(at), added[at]
+        criterion = own.risks + added
+        best = smallest(criterion)
         differences = own._without_tail(best)
-        risks = own.risks[best] + np.maximum(differences.first / self.weight, 0.0)
+        rises = differences.first / self.weight + added - added[best]
+        risks = criterion[best] + np.maximum(rises, 0.0) - added
         root = roots_of(own._covariance(differences)[None])[0]
-        nothing = np.zeros(len(at))  # of so many rows
-        return Contest(np.concatenate(positions), paths[at], risks, root, self.count, selection, nothing)
+        return Contest(np.concatenate(positions), paths[at], risks, root, self.count, selection, added)
 
 
 def _pairs(differences: Array) -> Array:

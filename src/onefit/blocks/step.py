@@ -213,5 +213,6 @@ class StepPath:
             left = self.leave(X, y, weights)
             losses = np.where(weights > 0, [metric.losses(y, eta) for eta in left.eta], 0.0)
             own = losses[self.reference].copy()
-            sums.append(LossSums.of(own, losses - own, None if block.weights is None else weights))
+            given = None if block.weights is None else weights
+            sums.append(LossSums.of(own, losses - own, given, contradicted=metric.contradicted(losses)))
         return reduce(add, sums)

@@ -11,7 +11,8 @@ TEXTS = {
         How the strength is chosen.  "bagged_se": the mean position, over resampled rows, of the strongest
         penalty within half a standard error of the smallest risk, but none that is beyond one standard error
         of it.  "bagged": the mean position of the smallest risk itself.  Rows are resampled by 100 draws with
-        a fixed seed, whatever their order.
+        a fixed seed, whatever their order.  Both add to the risk of classes what labels that were not seen
+        may do, where few rows are all but separated.
         "min": the smallest risk.  "1se": the strongest penalty whose risk exceeds it by no more than one
         standard error of the paired difference (``paired_error_path_``; Yates et al. 2021).""",
     "early_stopping": """early_stopping : bool, default True
@@ -56,7 +57,8 @@ TEXTS = {
     "paths": """risk_path_, std_error_path_ : (J,) arrays
         Left-out risk at each strength, and its standard error.
     paired_error_path_ : (J,) array
-        Standard error of the difference between each risk and the smallest one.  Losses of a row at two
+        Standard error of the difference between each risk and the smallest one (of classes, the smallest with
+        what labels that were not seen may add).  Losses of a row at two
         strengths move together, so it is smaller than the error of either risk near the best.  An ℓ1 penalty
         makes risks jump for all rows at once, which the rows do not show: there it is too small, by a factor
         of two or so on few rows (Bayle, Janson and Mackey 2025).

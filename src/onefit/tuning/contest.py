@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from onefit.risk.means import (
     held,
     means,
 )
-from onefit.tuning.judgement import Judgement
 from onefit.tuning.selection import (
     BAGGINGS,
     Selection,
@@ -31,16 +30,23 @@ from onefit.tuning.selection import (
 
 IN_REACH = 2.0  # errors of a difference above the smallest risk, where a strength may be the choice
 OUT_OF_REACH = 5.0  # paired standard errors above the smallest risk, where a strength cannot be the best
+Unseen: TypeAlias = Callable[[Array], Array]  # losses (n, J) to what is added to the J risks
 LONGEST_TAIL = 3.0  # how much more than any row speaks for a strength one may speak against it
+
+
+def nothing(losses: Array) -> Array:
+    """What a choice adds to the risks of responses that are no labels: (J,)."""
+    return np.zeros(losses.shape[1])
 
 
 def choose_strength(
     losses: Array,
-    judgement: Judgement,
+    weights: Array,
     risks: Array,
     paired: Array,
     selection: Selection,
     misses: Array | None = None,
+    unseen: Unseen = nothing,
 ) -> tuple[int, Contest | None]:
     """Position of the chosen strength, and the contest that it was chosen in, if there was one.
 
@@ -48,17 +54,18 @@ def choose_strength(
     ----------
     losses : (n, J) array
         Strongest penalty first.
-    judgement : Judgement
-        That they are of.
+    weights : (n,) array
     risks, paired : (J,) arrays
         What they are chosen by, and the standard errors of the differences to the smallest.
     selection : "bagged_se", "bagged", "min" or "1se"
         See ``bagged`` and ``choose``.
     misses : (n, J) array, optional
         Shares of sampled rows in the errors of the differences to the smallest risk.
+    unseen : callable
+        What a bagged choice adds to the risks, from their losses.
     """
     if selection in BAGGINGS and not np.all(np.isnan(risks)):
-        found = contest([(losses, risks, paired)], judgement, selection, misses)
+        found = contest([(losses, risks, paired)], weights, selection, misses, unseen)
         return found.bagged(), found
     return int(choose(risks, paired, selection)), None
 
@@ -127,9 +134,10 @@ class Contest(NamedTuple):
 
 def contest(
     paths: Sequence[tuple[Array, Array, Array]],
-    judgement: Judgement,
+    weights: Array,
     selection: Selection = "min",
     misses: Array | None = None,
+    unseen: Unseen = nothing,
 ) -> Contest:
     """Strengths within reach of the best, from the (losses, criterion, paired errors) of each path.
 
@@ -138,23 +146,23 @@ def contest(
     within = [np.flatnonzero(within_reach(criterion, paired)) for _, criterion, paired in paths]
     losses = np.hstack([path[0][:, at] for path, at in zip(paths, within, strict=True)])
     criterion = np.concatenate([path[1][at] for path, at in zip(paths, within, strict=True)])
-    unseen = judgement.unseen(losses) if selection in BAGGINGS else np.zeros_like(criterion)
+    added = unseen(losses) if selection in BAGGINGS else np.zeros_like(criterion)
     best = smallest(criterion)
-    losses, weights = held(losses, judgement.unit_weights)
+    losses, weights = held(losses, weights)
     losses -= losses[:, [best]]
     differences = without_tail(losses.T).T
-    rises = _linalg.column_means(differences, weights) + unseen - unseen[best]
+    rises = _linalg.column_means(differences, weights) + added - added[best]
     covariance = covariance_of_means(differences, weights)
     if misses is not None and np.any(misses):  # of samples, for a single path
         covariance = covariance + misses[:, within[0]].T @ misses[:, within[0]]
     return Contest(
         positions=np.concatenate(within),
         paths=np.repeat(np.arange(len(paths)), [len(at) for at in within]),
-        risks=criterion[best] + np.maximum(rises, 0.0) - unseen,
+        risks=criterion[best] + np.maximum(rises, 0.0) - added,
         root=roots_of(covariance[None])[0],
         n=len(weights),
         selection=selection,
-        unseen=unseen,
+        unseen=added,
     )
 
 

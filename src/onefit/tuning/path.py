@@ -159,7 +159,8 @@ def of_verdicts(
     misses = np.stack([verdict.misses for verdict in filled]).T
     misses = misses - misses[:, [best]]
     paired = np.hypot(paired_errors(losses, weights, best), np.linalg.norm(misses, axis=0))
-    chosen, contest = choose_strength(losses, judgement, criterion, paired, selection, misses)
+    given = losses, weights, criterion, paired, selection, misses
+    chosen, contest = choose_strength(*given, judgement.unseen)
     off = np.array([verdict.error for verdict in filled])
     held = None if contest is None else Contests.of_one(contest)
     known = strengths, risks, errors, paired, off, coefs, levels, chosen, losses

@@ -336,6 +336,7 @@ def takes_any_keyword(_estimator):
     return {"check_do_not_raise_errors_in_init_or_set_params": "arguments other than module__* are refused"}
 
 
+@pytest.mark.filterwarnings("ignore:the features are worse than simpler ones")  # a few steps learn little
 @parametrize_with_checks(
     [FeatureMapClassifier(**{**SMALL, "max_iter": 5}), FeatureMapRegressor(**SMALL)],
     expected_failed_checks=takes_any_keyword,

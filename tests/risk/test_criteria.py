@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, LogisticRegression, Ridge
 
 import onefit
 from onefit.readers import read
@@ -156,3 +157,19 @@ def test_lemma_3_is_the_loss_followed_along_its_slope(n_classes):
             for i, z in enumerate(Z)
         ]
         assert lemma.value == pytest.approx(lemma.training + np.mean(changes), rel=1e-8)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 2.0])
+def test_degrees_of_freedom_are_those_of_the_fit(alpha):
+    """A penalty beside a mean loss is weaker in refits, not in the fit: as a ridge of these coefficients."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 4))
+    y = X @ rng.normal(size=4) + rng.normal(size=12)
+    scaled, plain = ElasticNet(alpha, l1_ratio=0.0, tol=1e-12, max_iter=100_000), Ridge(12 * alpha)
+    for criterion in (onefit.risk.GCV(), onefit.risk.SURE()):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of coordinate descent without an ℓ1 part
+            found = onefit.evaluate(scaled.fit(X, y), X, y, criterion)
+        expected = onefit.evaluate(plain.fit(X, y), X, y, criterion)
+        assert found.effective_df == pytest.approx(expected.effective_df, rel=1e-6)
+        assert found.value == pytest.approx(expected.value, rel=1e-6)

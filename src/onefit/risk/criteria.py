@@ -6,7 +6,7 @@ They are here for comparison: all they need is a by-product of leave-one-out.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from onefit._typing import Array
 from onefit.curvature import factor
 from onefit.fit import Fit
 from onefit.leave_out.result import LeftOut
+from onefit.leave_out.step import leverages_of
 from onefit.metrics import LinearMetric
 from onefit.risk.dual_route import left_out_by_dual
 from onefit.risk.means import mean_and_error
@@ -70,6 +71,7 @@ class InSample(ABC):
             Where the criterion is not for this fit, as its class says.
         """
         weights = np.ones(len(left_out.fit.eta)) if weights is None else weights
+        left_out = _with_own_leverages(left_out)
         training = mean_and_error(response.losses(target, left_out.fit.eta), weights)[0]
         value = self._value(left_out, response, target, weights, training)
         return Criterion(self._name, value, training, left_out.effective_df)
@@ -79,6 +81,14 @@ class InSample(ABC):
         self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array, training: float
     ) -> float:
         """The risk, where ``training`` is the mean loss of the training rows."""
+
+
+def _with_own_leverages(left_out: LeftOut) -> LeftOut:
+    """With leverages d_i h_i by the fit's own K: refits may have less of the penalty, and so theirs has."""
+    fit = left_out.fit
+    if not fit.tangent.is_curved or fit.problem.usual_shrink == 1.0 or fit.problem.loss.has_kinks:
+        return left_out
+    return replace(left_out, leverages=leverages_of(fit, factor(fit).quadratic_forms()))
 
 
 class _OfRows(InSample):

@@ -290,14 +290,16 @@ def test_influence_of_classifiers_by_refits():
         assert np.all(influence.cooks_distance >= 0)
 
 
-@pytest.mark.parametrize("model", [LinearRegression(), Ridge(2.0)], ids=repr)
+@pytest.mark.parametrize("model", [LinearRegression(), Ridge(2.0), Ridge([0.001, 1000.0])], ids=repr)
 def test_outputs_that_nothing_ties_together_have_their_own_errors(model):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))
     Y = X @ rng.normal(size=(3, 2)) + rng.normal(size=(40, 2))
     Y[:, 1] *= 1000.0
     found = onefit.loo(model.fit(X, Y), X, Y).influence()
-    each = [onefit.loo(clone(model).fit(X, own), X, own).influence() for own in Y.T]
+    alphas = np.broadcast_to(getattr(model, "alpha", 0.0), 2)
+    alone = [Ridge(alpha) if isinstance(model, Ridge) else clone(model) for alpha in alphas]
+    each = [onefit.loo(m.fit(X, own), X, own).influence() for m, own in zip(alone, Y.T, strict=True)]
     for k, own in enumerate(each):
         np.testing.assert_allclose(found.dfbetas[:, k], own.dfbetas, rtol=1e-7)
     mean = np.mean([own.cooks_distance for own in each], axis=0)

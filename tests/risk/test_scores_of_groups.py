@@ -42,3 +42,20 @@ def test_copies_of_rows_tell_no_more_of_numbers(scoring, outputs):
     once = onefit.loo(model.fit(X, Y), X, Y).score(scoring, error=True)
     ten = onefit.loo(model.fit(X[rows], Y[rows]), X[rows], Y[rows], groups=rows).score(scoring, error=True)
     assert ten == pytest.approx(once, rel=0.02)
+
+
+@pytest.mark.parametrize("scoring", ["balanced_accuracy", "accuracy"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_errors_by_blocks_are_those_over_samples(scoring, weighted):
+    """Of rows with uneven weights, as the scores themselves vary from one sample to the next."""
+    values, errors = [], []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(150, 3))
+        y = (X[:, 0] + rng.logistic(size=150) > 0.7).astype(int)
+        w = rng.lognormal(0.0, 1.0, 150) if weighted else None
+        model = LogisticRegression(C=10.0).fit(X, y, sample_weight=w)
+        value, error = onefit.loo(model, X, y, sample_weight=w).score(scoring, error=True)
+        values.append(value)
+        errors.append(error)
+    assert 0.7 < np.mean(errors) / np.std(values, ddof=1) < 1.4

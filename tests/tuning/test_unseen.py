@@ -12,6 +12,8 @@ from onefit import LogisticLOO
 from onefit.metrics import LogLoss, SquaredError
 from onefit.tuning.contest import contest
 from onefit.tuning.judgement import Judgement
+from onefit.tuning.path import of_verdicts
+from onefit.tuning.sample import Verdict
 from onefit.tuning.selection import smallest
 
 
@@ -26,14 +28,15 @@ def test_two_classes_by_their_predictors(weighted):
     w = rng.integers(0, 3, 30).astype(float) if weighted else np.ones(30)
     own, other = (np.logaddexp(0.0, side * (2 * y[:, None] - 1) * eta) for side in (-1.0, 1.0))
     found = judgement(LogLoss(np.arange(2)), y, w).unseen(own)
-    np.testing.assert_allclose(found, np.average(other - own, axis=0, weights=w) / np.sum(w > 0), rtol=1e-9)
+    more = np.maximum(other - own, 0.0)  # a row that is told wrong has been seen
+    np.testing.assert_allclose(found, np.average(more, axis=0, weights=w) / np.sum(w > 0), rtol=1e-9)
 
 
 def test_other_classes_are_equally_likely():
     rng = np.random.default_rng(0)
     share = rng.uniform(0.1, 0.9, size=(20, 3))
     losses = -np.log(share)
-    expected = (-np.log((1.0 - share) / 3.0) - losses).mean(axis=0) / 20
+    expected = np.maximum(-np.log((1.0 - share) / 3.0) - losses, 0.0).mean(axis=0) / 20
     found = judgement(LogLoss(np.arange(4)), np.zeros(20)).unseen(losses)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
@@ -43,6 +46,28 @@ def test_what_is_no_label_adds_nothing():
     assert not judgement(SquaredError(), np.zeros(20)).unseen(losses).any()
     scored = judgement(LogLoss(np.arange(2)), np.zeros(20), score=lambda _rows, eta: eta)
     assert not scored.unseen(losses).any()
+
+
+def test_what_a_sample_completes_below_zero_is_next_to_nothing():
+    losses = np.full((1000, 2), 0.2)
+    losses[:, 1] = np.linspace(0.0, 0.4, 1000)
+    exact = judgement(LogLoss(np.arange(2)), np.zeros(1000)).unseen(losses)
+    losses[:20, 1] -= 0.01
+    found = judgement(LogLoss(np.arange(2)), np.zeros(1000)).unseen(losses)
+    assert found[1] == pytest.approx(exact[1], rel=0.2)
+
+
+def test_strengths_that_were_not_judged_are_on_a_line():
+    """The smallest criterion is that of one that was judged, as the smallest risk is."""
+    rng = np.random.default_rng(0)
+    own = [np.logaddexp(0.0, -scale * rng.normal(1.0, 0.3, size=30)) for scale in (1.0, 9.0)]
+    known = [Verdict(one, np.zeros(30), 0.0) for one in own]
+    held = judgement(LogLoss(np.arange(2)), np.zeros(30))
+    verdicts = [known[0], None, None, known[1]]
+    path = np.geomspace(1.0, 1e-3, 4), verdicts, held, np.zeros((4, 2)), np.zeros(4)
+    found = of_verdicts(*path, "bagged_se")
+    np.testing.assert_allclose(np.diff(found.criterion, 2), 0.0, atol=1e-12)
+    assert smallest(found.criterion) in (0, 3)
 
 
 def test_certain_and_lost_rows_are_finite():
@@ -64,7 +89,8 @@ def test_choices_that_are_bagged_add_it(selection):
     criterion = losses.mean(axis=0) + is_bagged * held.unseen(losses)
     assert smallest(losses.mean(axis=0)) == 15
     weights = np.ones(len(losses))
-    found = contest([(losses, criterion, np.full(16, 0.05))], weights, selection, unseen=held.unseen)
+    added = [is_bagged * held.unseen(losses)]
+    found = contest([(losses, criterion, np.full(16, 0.05))], weights, selection, unseen=added)
     assert found.unseen.any() == is_bagged
     np.testing.assert_allclose(found.risks, losses.mean(axis=0)[found.positions], atol=1e-12)
     if is_bagged:
@@ -88,3 +114,12 @@ def test_few_rows_that_a_plane_all_but_separates(monkeypatch):
             monkeypatch.undo()
     assert np.max(found["with"]) < 0.3
     assert np.mean(found["with"]) < 0.95 * np.mean(found["without"])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_choice_of_few_rows_is_far_above_the_smallest_risk(seed):
+    """Rows that are told wrong for certain do not speak for weak penalties."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(20, 5)), np.repeat([0, 1, 2], [9, 6, 5])
+    model = LogisticLOO().fit(X, y)
+    assert model.loo_.value < 1.5 * model.risk_path_.min()

@@ -22,7 +22,7 @@ from sklearn.metrics import get_scorer_names as scorer_names
 
 from onefit._scoring import by_row
 from onefit._scoring.pooled import Pooled, decided, stand_in
-from onefit._typing import Array
+from onefit._typing import Array, Index
 
 __all__ = [
     "LOSSES",
@@ -214,5 +214,14 @@ def _by_blocks(scoring: Scoring, pooled: Pooled, units: Any | None) -> Array:
     without = np.array(
         [_by_scorer(scoring, pooled.some(np.flatnonzero(of_entry != g))) for g in range(count)]
     )
-    rise = (count - 1) * np.sqrt(n_units / count) * without[of_entry]
-    return np.asarray(-whole + rise - pooled.shares @ rise)
+    totals = np.bincount(own, np.ones(n) if pooled.weights is None else pooled.weights).astype(np.float64)
+    return np.asarray(-whole + _spread_over_units(without, block, totals)[own])
+
+
+def _spread_over_units(without: Array, block: Index, sizes: Array) -> Array:
+    """Values of units whose weighted mean is zero, and errs as scores without each block say (jackknife)."""
+    count, n = len(without), np.count_nonzero(sizes)
+    variance = (count - 1) / count * np.sum((without - without.mean()) ** 2)
+    apart = without[block] - sizes @ without[block] / sizes.sum()
+    told = np.sum((sizes * apart) ** 2) / sizes.sum() ** 2 * n / max(n - 1, 1)
+    return apart * np.sqrt(variance / told) if told > 0 else apart

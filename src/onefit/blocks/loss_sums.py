@@ -120,7 +120,7 @@ class LossSums(Added):
         doubtful : (J,) array or None
             None where no loss is in doubt.
         contradicted : (J, b) array or None
-            Losses were labels others.
+            Losses were labels others; of rows that are told wrong none is more.
         """
         doubtful = np.zeros(len(differences)) if doubtful is None else doubtful
         exact = np.zeros(len(differences), dtype=bool) if exact is None else exact
@@ -131,7 +131,7 @@ class LossSums(Added):
         more = np.zeros(len(differences))
         if contradicted is not None:
             rises = contradicted - losses - differences
-            more = np.where(np.isfinite(rises), rises, 0.0) @ weights
+            more = np.where(np.isfinite(rises), np.maximum(rises, 0.0), 0.0) @ weights
         moments = differences @ np.stack([weights, squares, squares * losses], axis=1)
         return cls(
             int(np.count_nonzero(weights)),

@@ -69,7 +69,8 @@ def tuned_in_memory(model: SelfTuned, sample: Sample, judgement: Judgement) -> B
     others = [path.result for path in paths if path is not best]
     if result.contests is None or others:
         seen = [(path.losses, path.criterion, path.paired_errors) for path in (result, *others)]
-        held = contest(seen, judgement.unit_weights, model.selection, unseen=judgement.unseen)
+        unseen = [path.criterion - path.risks for path in (result, *others)]
+        held = contest(seen, judgement.unit_weights, model.selection, unseen=unseen)
         result = replace(result, contests=Contests.of_one(held))
     return BestPath(best.ratio, result.visited(), left_out)
 

@@ -24,6 +24,7 @@ from onefit._typing import Array, Design, Index
 from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out.departure import Departures
+from onefit.leave_out.step import leverages_of
 from onefit.losses import Tweedie, UnitDispersion
 from onefit.pieces import Pieces
 
@@ -105,7 +106,7 @@ def influence(
     fit = departures.fit
     _check_curved(fit)
     if fit.problem.is_apart and fit.problem.n_outputs > 1:
-        return _of_outputs(departures, df, constant=constant, top=top)
+        return _of_outputs(departures, constant=constant, top=top)
     dispersion = _dispersion(fit, df)
     squares, slopes, changes = np.empty(fit.problem.n), np.empty(fit.problem.n), []
     variance = np.zeros_like(fit.coef)
@@ -130,14 +131,17 @@ def influence(
     return RowInfluence(distance, dfbetas, departures.left_out.leverages)
 
 
-def _of_outputs(departures: Departures, df: float, *, constant: bool, top: int | None) -> RowInfluence:
+def _of_outputs(departures: Departures, *, constant: bool, top: int | None) -> RowInfluence:
     """The same of outputs that nothing ties together: each by its own errors, and mean Cook's distances."""
     outputs = [departures.of_output(k) for k in range(departures.fit.problem.n_outputs)]
-    each = [influence(own, df, constant=constant, top=None if top is None else 0) for own in outputs]
+    dfs = [float(leverages_of(own.fit, own.curvature.quadratic_forms()).sum()) for own in outputs]
+    own_top = None if top is None else 0
+    each = [influence(own, df, constant=constant, top=own_top) for own, df in zip(outputs, dfs, strict=True)]
     distance = np.mean([found.cooks_distance for found in each], axis=0)
     if top is not None:
         highest = np.argsort(-distance, kind="stable")[:top]
-        each = [influence(own, df, constant=constant, rows=highest) for own in outputs]
+        pairs = zip(outputs, dfs, strict=True)
+        each = [influence(own, df, constant=constant, rows=highest) for own, df in pairs]
     dfbetas = np.stack([found.dfbetas for found in each], axis=1)
     return RowInfluence(distance, dfbetas, departures.left_out.leverages)
 

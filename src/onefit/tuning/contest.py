@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,13 +30,7 @@ from onefit.tuning.selection import (
 
 IN_REACH = 2.0  # errors of a difference above the smallest risk, where a strength may be the choice
 OUT_OF_REACH = 5.0  # paired standard errors above the smallest risk, where a strength cannot be the best
-Unseen: TypeAlias = Callable[[Array], Array]  # losses (n, J) to what is added to the J risks
 LONGEST_TAIL = 3.0  # how much more than any row speaks for a strength one may speak against it
-
-
-def nothing(losses: Array) -> Array:
-    """What a choice adds to the risks of responses that are no labels: (J,)."""
-    return np.zeros(losses.shape[1])
 
 
 def choose_strength(
@@ -46,7 +40,7 @@ def choose_strength(
     paired: Array,
     selection: Selection,
     misses: Array | None = None,
-    unseen: Unseen = nothing,
+    unseen: Array | None = None,
 ) -> tuple[int, Contest | None]:
     """Position of the chosen strength, and the contest that it was chosen in, if there was one.
 
@@ -61,11 +55,12 @@ def choose_strength(
         See ``bagged`` and ``choose``.
     misses : (n, J) array, optional
         Shares of sampled rows in the errors of the differences to the smallest risk.
-    unseen : callable
-        What a bagged choice adds to the risks, from their losses.
+    unseen : (J,) array, optional
+        What there is of that beside means.
     """
     if selection in BAGGINGS and not np.all(np.isnan(risks)):
-        found = contest([(losses, risks, paired)], weights, selection, misses, unseen)
+        held = None if unseen is None else [unseen]
+        found = contest([(losses, risks, paired)], weights, selection, misses, held)
         return found.bagged(), found
     return int(choose(risks, paired, selection)), None
 
@@ -137,16 +132,17 @@ def contest(
     weights: Array,
     selection: Selection = "min",
     misses: Array | None = None,
-    unseen: Unseen = nothing,
+    unseen: Sequence[Array] | None = None,
 ) -> Contest:
     """Strengths within reach of the best, from the (losses, criterion, paired errors) of each path.
 
-    The criterion is their risk, and where that is bagged what is unseen.
+    The criterion is their risk, with what is ``unseen`` on each path.
     """
     within = [np.flatnonzero(within_reach(criterion, paired)) for _, criterion, paired in paths]
     losses = np.hstack([path[0][:, at] for path, at in zip(paths, within, strict=True)])
     criterion = np.concatenate([path[1][at] for path, at in zip(paths, within, strict=True)])
-    added = unseen(losses) if selection in BAGGINGS else np.zeros_like(criterion)
+    parts = [np.zeros(len(path[1])) for path in paths] if unseen is None else unseen
+    added = np.concatenate([own[at] for own, at in zip(parts, within, strict=True)])
     best = smallest(criterion)
     losses, weights = held(losses, weights)
     losses -= losses[:, [best]]

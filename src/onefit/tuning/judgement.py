@@ -23,6 +23,7 @@ from onefit.risk.means import clustered, means
 from onefit.solvers.newton import Solution
 from onefit.tuning.sample import Verdict
 
+LEAST_TOLD = 1e-3  # share of what a row has on average in a mean loss, below which its own is not told
 Score: TypeAlias = Callable[[Index, Array], Array]  # of judged rows and their linear predictors: losses
 
 
@@ -107,14 +108,20 @@ class Judgement:
 
         Of n rows that are all told right nothing says that the next one is: by Laplace's rule of succession
         it has another label with a chance of about 1/n.  Where rows are few and classes all but separated
-        their losses fall without end as the penalty does, and this rises.
+        their losses fall without end as the penalty does, and this rises.  A row that is told wrong adds
+        nothing: it has been seen.  Losses that a sample completes may be below zero: none counts as less than
+        a thousandth of what a row has on average in the mean.
         """
-        other = None if self.score is not None else self.metric.contradicted(losses)
-        if other is None:
-            return np.zeros(losses.shape[1])
+        weights = self.unit_weights
+        n = np.count_nonzero(weights > 0)
         with np.errstate(invalid="ignore"):  # of rows that are lost anyway
-            rises = np.where(np.isfinite(losses), other - losses, 0.0)
-        return np.asarray(means(rises.T, self.unit_weights) / np.count_nonzero(self.unit_weights > 0))
+            least = LEAST_TOLD * means(losses.T, weights) / n
+            told = np.maximum(losses, np.where(np.isfinite(least), least, 0.0))
+            other = None if self.score is not None else self.metric.contradicted(told)
+            if other is None:
+                return np.zeros(losses.shape[1])
+            rises = np.where(np.isfinite(told), np.maximum(other - told, 0.0), 0.0)
+        return np.asarray(means(rises.T, weights) / n)
 
     def thoroughly(
         self,

@@ -153,18 +153,23 @@ def of_verdicts(
     filled, weights = list(_filled_in(verdicts)), judgement.unit_weights
     losses = np.stack([verdict.losses for verdict in filled]).T
     risks, errors = means_and_errors(losses, weights)
-    unseen = judgement.unseen(losses) if selection in BAGGINGS else np.zeros_like(risks)
+    unseen = _between(judgement, losses, verdicts) if selection in BAGGINGS else np.zeros_like(risks)
     criterion = risks + unseen
     best = smallest(criterion)
     misses = np.stack([verdict.misses for verdict in filled]).T
     misses = misses - misses[:, [best]]
     paired = np.hypot(paired_errors(losses, weights, best), np.linalg.norm(misses, axis=0))
-    given = losses, weights, criterion, paired, selection, misses
-    chosen, contest = choose_strength(*given, judgement.unseen)
+    chosen, contest = choose_strength(losses, weights, criterion, paired, selection, misses, unseen)
     off = np.array([verdict.error for verdict in filled])
     held = None if contest is None else Contests.of_one(contest)
     known = strengths, risks, errors, paired, off, coefs, levels, chosen, losses
     return SearchResult(*known, tuple(verdicts), contests=held, unseen=unseen)
+
+
+def _between(judgement: Judgement, losses: Array, verdicts: Sequence[Verdict | None]) -> Array:
+    """What is unseen of strengths that were judged, and on a line between them, as risks are: (J,)."""
+    places = list(judged(verdicts))
+    return np.interp(np.arange(losses.shape[1]), places, judgement.unseen(losses[:, places]))
 
 
 def _filled_in(verdicts: Sequence[Verdict | None]) -> Iterator[Verdict]:

@@ -53,6 +53,8 @@ def _held(thing: Any) -> tuple[Any, ...] | None:
     """What an object consists of; None where its text says that."""
     if isinstance(thing, Mapping):
         return tuple(thing.items())
+    if isinstance(thing, set | frozenset):  # in an order that does not depend on the process
+        return tuple(sorted(digest_of(one) for one in thing))
     if isinstance(thing, nn.Module):
         return repr(thing), dict(thing.state_dict()), [_settings(part) for part in thing.modules()]
     if isinstance(thing, CodeType):

@@ -20,7 +20,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 from onefit import _linalg, cost
 from onefit._typing import Array, Design, Index
-from onefit.validation.data import check_range
+from onefit.validation import check_range
 
 CACHE = 2**16  # numbers in a piece: with the products of all strengths beside it, it stays in the cache
 FEWEST = 512  # rows in a piece, so that products are worth a call

@@ -43,11 +43,8 @@ PASSES = (pa.ArrowException, OSError, ValueError)  # errors that name block, col
 SHARE = 0.25  # of the memory there is: a table takes some times what its file does
 HEAD = 100_000  # rows that tell what kind of target it is
 SCORED = 10**6  # rows whose left-out values are held to be scored, at most: some hundred bytes each
-SCORES = {
-    "binary": {"AUC": "auc", "Brier": "brier", "accuracy": "accuracy"},
-    "regression": {"R²": "r2", "RMSE": "rmse", "MAE": "mae"},
-    "counts": {"R²": "r2", "RMSE": "rmse", "MAE": "mae"},
-}
+OF_CLASSES = {"AUC": "auc", "Brier": "brier", "accuracy": "accuracy"}
+OF_NUMBERS = {"R²": "r2", "RMSE": "rmse", "MAE": "mae"}
 PLAIN = {"binary": COMPARED["binary"], "regression": COMPARED["regression"], "counts": ("poisson",)}
 
 
@@ -92,7 +89,8 @@ class Tuned:
         if self.count > SCORED:
             return {}
         held = self.best.loo_.in_memory()
-        return {name: held.score(scoring, error=True) for name, scoring in SCORES[self.task].items()}
+        scores = OF_CLASSES if self.task == "binary" else OF_NUMBERS
+        return {name: held.score(scoring, error=True) for name, scoring in scores.items()}
 
     @property
     def coefficients(self) -> pd.DataFrame:

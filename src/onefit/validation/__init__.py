@@ -6,7 +6,6 @@ from onefit.validation.data import (
     check_given,
     check_magnitude,
     check_new_rows,
-    check_range,
     check_response,
     check_rows,
     check_several_rows,
@@ -14,11 +13,9 @@ from onefit.validation.data import (
     check_unmasked,
     check_unnamed,
     check_weights,
-    class_numbers,
     columns_of,
     labels_of,
     validated,
-    warn_of_many_classes,
 )
 from onefit.validation.options import (
     check_audit,
@@ -41,6 +38,7 @@ from onefit.validation.options import (
     is_count,
     is_number,
 )
+from onefit.validation.responses import check_range, class_numbers, warn_of_many_classes
 
 __all__ = [
     "check_audit",

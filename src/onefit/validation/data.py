@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +11,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from onefit._linalg import as_columns
-from onefit._typing import Array, Design, Index
-from onefit.exceptions import UnreliableWarning
+from onefit._typing import Array, Design
 
-MANY_CLASSES = 20  # different numbers, beyond which they are hardly classes where a tenth of the rows differ
 MAGNITUDES = (1e-140, 1e140)  # of columns: sums of their squares, over any number of rows, are in range
 
 
@@ -364,39 +361,3 @@ def check_several_rows(count: int) -> None:
     """Refuse a single row: nothing is left without it."""
     if count < 2:
         raise ValueError(f"leave-one-out needs at least 2 rows with weight, there are {count}")
-
-
-def class_numbers(y: Any, classes: Any) -> Index:
-    """Return the number of each label among the classes of a fitted classifier."""
-    labels, classes = np.asarray(y), np.asarray(classes)
-    numbers = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    unknown = classes[numbers] != labels
-    if np.any(unknown):
-        row = int(np.flatnonzero(unknown)[0])
-        raise ValueError(
-            f"y[{row}] = {labels.tolist()[row]!r} is not among the classes that the model was fitted on, "
-            f"{classes.tolist()}"
-        )
-    return numbers
-
-
-def warn_of_many_classes(
-    classes: Any, held: int, n: int, *, taken_by: str, instead: str, stacklevel: int
-) -> None:
-    """Warn where labels look like numbers: so many of them are different."""
-    if classes.dtype.kind in "iuf" and held > max(MANY_CLASSES, n // 10):
-        warnings.warn(
-            f"y has {held} different numbers in {n} rows, each a class of its own to {taken_by}: if y is a "
-            f"number, {instead}",
-            UnreliableWarning,
-            stacklevel=stacklevel + 1,
-        )
-
-
-def check_range(y: Array, power: float) -> None:
-    """Refuse responses outside the range of a Tweedie family."""
-    low = "y > 0" if power >= 2 else "y >= 0"
-    outside = y <= 0 if power >= 2 else y < 0
-    if power >= 1 and np.any(outside):
-        row = int(np.flatnonzero(outside)[0])
-        raise ValueError(f"this model needs {low}, but y[{row}] = {y[row]:g} (Tweedie power {power:g})")

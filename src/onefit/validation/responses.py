@@ -1,0 +1,49 @@
+"""Responses in the terms of a loss: numbers of classes, labels that look like numbers, ranges of families."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from onefit._typing import Array, Index
+from onefit.exceptions import UnreliableWarning
+
+MANY_CLASSES = 20  # different numbers, beyond which they are hardly classes where a tenth of the rows differ
+
+
+def class_numbers(y: Any, classes: Any) -> Index:
+    """Return the number of each label among the classes of a fitted classifier."""
+    labels, classes = np.asarray(y), np.asarray(classes)
+    numbers = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    unknown = classes[numbers] != labels
+    if np.any(unknown):
+        row = int(np.flatnonzero(unknown)[0])
+        raise ValueError(
+            f"y[{row}] = {labels.tolist()[row]!r} is not among the classes that the model was fitted on, "
+            f"{classes.tolist()}"
+        )
+    return numbers
+
+
+def warn_of_many_classes(
+    classes: Any, held: int, n: int, *, taken_by: str, instead: str, stacklevel: int
+) -> None:
+    """Warn where labels look like numbers: so many of them are different."""
+    if classes.dtype.kind in "iuf" and held > max(MANY_CLASSES, n // 10):
+        warnings.warn(
+            f"y has {held} different numbers in {n} rows, each a class of its own to {taken_by}: if y is a "
+            f"number, {instead}",
+            UnreliableWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def check_range(y: Array, power: float) -> None:
+    """Refuse responses outside the range of a Tweedie family."""
+    low = "y > 0" if power >= 2 else "y >= 0"
+    outside = y <= 0 if power >= 2 else y < 0
+    if power >= 1 and np.any(outside):
+        row = int(np.flatnonzero(outside)[0])
+        raise ValueError(f"this model needs {low}, but y[{row}] = {y[row]:g} (Tweedie power {power:g})")

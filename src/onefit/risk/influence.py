@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -76,15 +76,33 @@ class RowInfluence:
         return InfluenceDisplay(self.cooks_distance, self.leverages).plot(ax)
 
 
+class _Moves(NamedTuple):
+    """What one output says of every row.
+
+    Attributes
+    ----------
+    distance : (n,) array
+        Cook's.
+    variance : array
+        Of each coefficient, but for the dispersion: the shape of ``coef``.
+    dispersions : (n,) array
+        Without each row.
+    changes : list of arrays
+        Of the coefficients without each row, blocks along the last axis; none where they are not kept.
+    """
+
+    distance: Array
+    variance: Array
+    dispersions: Array
+    changes: list[Array]
+
+
 def influence(
-    departures: Departures,
-    df: float,
-    *,
-    constant: bool = False,
-    top: int | None = None,
-    rows: Index | None = None,
+    departures: Departures, df: float, *, constant: bool = False, top: int | None = None
 ) -> RowInfluence:
     """Cook's distance of every row, and DFBETAS.
+
+    Outputs that nothing ties together each have their own errors; their Cook's distances are averaged.
 
     Parameters
     ----------
@@ -95,8 +113,6 @@ def influence(
         Whether the last column stands for the intercept.
     top : int, optional
         DFBETAS only of so many rows, those of the largest Cook's distance: nothing of n x p is held then.
-    rows : int array, optional
-        DFBETAS only of these.
 
     Raises
     ------
@@ -105,45 +121,49 @@ def influence(
     """
     fit = departures.fit
     _check_curved(fit)
+    leverages, parts, are_apart = departures.left_out.leverages, [(departures, df)], False
     if fit.problem.is_apart and fit.problem.n_outputs > 1:
-        return _of_outputs(departures, constant=constant, top=top)
-    dispersion = _dispersion(fit, df)
-    squares, slopes, changes = np.empty(fit.problem.n), np.empty(fit.problem.n), []
+        outputs, are_apart = [departures.of_output(k) for k in range(fit.problem.n_outputs)], True
+        parts = [(own, _degrees_of_freedom(own)) for own in outputs]
+    each = [_moves(own, own_df, keep=top is None) for own, own_df in parts]
+    distance = np.mean([moves.distance for moves in each], axis=0)
+    rows = None if top is None else np.argsort(-distance, kind="stable")[:top]
+    pairs = zip(parts, each, strict=True)
+    dfbetas = [_dfbetas(own, moves, rows, constant=constant) for (own, _), moves in pairs]
+    return RowInfluence(distance, np.stack(dfbetas, axis=1) if are_apart else dfbetas[0], leverages)
+
+
+def _degrees_of_freedom(departures: Departures) -> float:
+    return float(leverages_of(departures.fit, departures.curvature.quadratic_forms()).sum())
+
+
+def _moves(departures: Departures, df: float, *, keep: bool) -> _Moves:
+    """Go over all rows, and ``keep`` how the coefficients change without each."""
+    fit, changes = departures.fit, list[Array]()
+    squares, slopes = np.empty(fit.problem.n), np.empty(fit.problem.n)
     variance = np.zeros_like(fit.coef)
     curved, width = _curved_squares(fit)
-    is_whole = top is None and rows is None
-    for block in departures.blocks(width):
-        change = departures.changes(block)
-        squares[block] = curved(change)
-        slopes[block] = np.tensordot(fit.loss_gradient, change.coef, axes=fit.coef.ndim)
-        if is_whole:
+    for rows in departures.blocks(width):
+        change = departures.changes(rows)
+        squares[rows] = curved(change)
+        slopes[rows] = np.tensordot(fit.loss_gradient, change.coef, axes=fit.coef.ndim)
+        if keep:
             changes.append(change.coef)
-        variance += _variance(departures, block)
-    distance = squares / max(dispersion * df, np.finfo(float).tiny)
-    if not is_whole:
-        rows = np.argsort(-distance, kind="stable")[:top] if rows is None else rows
+        variance += _variance(departures, rows)
+    distance = squares / max(_dispersion(fit, df) * df, np.finfo(float).tiny)
+    return _Moves(distance, variance, _dispersions_without(departures, df, slopes + squares / 2.0), changes)
+
+
+def _dfbetas(departures: Departures, moves: _Moves, rows: Index | None, *, constant: bool) -> Array:
+    """Of all rows, or of some: (r, p), or (r, c, p)."""
+    coef, changes, without = departures.fit.coef, moves.changes, moves.dispersions
+    if rows is not None:
         changes = [departures.changes(slice(i, i + 1)).coef for i in rows.tolist()]
-    moved = -np.concatenate(changes, axis=-1) if changes else np.empty((*fit.coef.shape, 0))
-    without = _dispersions_without(departures, df, slopes + squares / 2.0)
-    scale = np.sqrt(np.multiply.outer(variance, without if is_whole else without[rows]))
-    dfbetas = np.divide(moved, scale, out=np.zeros_like(moved), where=scale != 0)
-    dfbetas = dfbetas[: len(fit.coef) - constant].T
-    return RowInfluence(distance, dfbetas, departures.left_out.leverages)
-
-
-def _of_outputs(departures: Departures, *, constant: bool, top: int | None) -> RowInfluence:
-    """The same of outputs that nothing ties together: each by its own errors, and mean Cook's distances."""
-    outputs = [departures.of_output(k) for k in range(departures.fit.problem.n_outputs)]
-    dfs = [float(leverages_of(own.fit, own.curvature.quadratic_forms()).sum()) for own in outputs]
-    own_top = None if top is None else 0
-    each = [influence(own, df, constant=constant, top=own_top) for own, df in zip(outputs, dfs, strict=True)]
-    distance = np.mean([found.cooks_distance for found in each], axis=0)
-    if top is not None:
-        highest = np.argsort(-distance, kind="stable")[:top]
-        pairs = zip(outputs, dfs, strict=True)
-        each = [influence(own, df, constant=constant, rows=highest) for own, df in pairs]
-    dfbetas = np.stack([found.dfbetas for found in each], axis=1)
-    return RowInfluence(distance, dfbetas, departures.left_out.leverages)
+        without = without[rows]
+    moved = -np.concatenate(changes, axis=-1) if changes else np.empty((*coef.shape, 0))
+    scale = np.sqrt(np.multiply.outer(moves.variance, without))
+    dfbetas: Array = np.divide(moved, scale, out=np.zeros_like(moved), where=scale != 0)
+    return dfbetas[: len(coef) - constant].T
 
 
 def _check_curved(fit: Fit) -> None:

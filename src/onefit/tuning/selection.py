@@ -229,14 +229,13 @@ def corrected_risk(
     paths : (J,) int array, optional
         Which path a strength belongs to, if there are several: of their choices the smallest risk is taken.
     unseen : (J,) array, optional
-        What a bagged choice adds to the risks.
+        What the choice adds to the risks.
     """
     if not np.all(np.isfinite(covariance)):
         return float("nan")
     drawn = _draws(covariance)
     own = np.zeros(len(risks), dtype=np.intp) if paths is None else paths
-    added = unseen if selection in BAGGINGS else 0.0
-    chosen = _choices(risks + added + drawn, covariance, selection, own)
+    chosen = _choices(risks + unseen + drawn, covariance, selection, own)
     return float(np.mean(risks[chosen] - drawn[np.arange(len(drawn)), chosen]))
 
 

@@ -173,7 +173,8 @@ def loo(
     else:
         warn_if_supervised(model, stacklevel=3)
     warn_if_unreliable(result)
-    return replace(result, labels=labels_of(X, y), columns=columns_of(model))
+    names = columns_of(model) if reading.names is None else reading.names
+    return replace(result, labels=labels_of(X, y), columns=names)
 
 
 def _in_blocks(model: Any, source: Rows, **asked: Any) -> Any:

@@ -143,10 +143,12 @@ def test_tables_and_formulas_are_read():
     plain = onefit.loo(sm.OLS(table["y"].to_numpy(), X).fit(), X, table["y"].to_numpy())
     found = onefit.loo(results, results.model.exog, results.model.endog)
     np.testing.assert_allclose(found.predictions, plain.predictions)
+    assert found.coef_table().names == ("Intercept", *"abcde")
     design = pandas.DataFrame(X, columns=["const", *"abcde"], index=range(100, 100 + N))
     found = onefit.loo(sm.OLS(RESPONSES["numbers"], design).fit(), design, RESPONSES["numbers"])
     np.testing.assert_allclose(found.predictions, plain.predictions)
     assert found.labels[0] == 100
+    assert found.coef_table().names == ("const", *"abcde")
 
 
 def test_the_readers_pass_the_checks_of_readers():

@@ -194,8 +194,6 @@ def test_bad_requests():
     labels = (y > 0).astype(int)
     with pytest.raises(ValueError, match="regressors"):
         onefit.loo(LogisticRegression().fit(X, labels), X, labels).interval(X)
-    with pytest.raises(ValueError, match="without groups"):
-        onefit.loo(Ridge(1.0).fit(X, y), X, y, groups=np.arange(40) // 4).coef()
 
 
 # --- influence -------------------------------------------------------------------------------------------

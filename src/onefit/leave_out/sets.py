@@ -97,6 +97,14 @@ class Folds:
         return own, self.rows[place], place
 
     @cached_property
+    def are_judged_once(self) -> Mask:
+        """Folds that test all rows that they remove, none of which another fold removes: (folds,)."""
+        fold, rows = members(self.removed)
+        shared = np.bincount(rows, minlength=self.n)[rows] > 1
+        tested = np.bincount(self.fold, minlength=len(self))
+        return (tested == self.sizes) & (np.bincount(fold[shared], minlength=len(self)) == 0)
+
+    @cached_property
     def is_partition(self) -> bool:
         """Whether every row is tested exactly once."""
         return len(self.rows) == self.n and len(np.unique(self.rows)) == self.n

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
@@ -38,6 +38,8 @@ class Reading:
         From new rows, as the estimator takes them, to rows of the fit's X.
     constant : float
         Value of the last column of the fit's X where that stands for the intercept, else 0.
+    names : sequence of str or None
+        Of the columns, where the model keeps them otherwise than as ``feature_names_in_``.
     """
 
     fit: Fit
@@ -51,6 +53,7 @@ class Reading:
     notes: tuple[str, ...] = ()
     design: Callable[[Any], Design] | None = None
     constant: float = 0.0
+    names: Sequence[str] | None = None
 
 
 Reader: TypeAlias = Callable[[Any, Any, Any, Any], Reading]  # of a model, X, y and weights or None

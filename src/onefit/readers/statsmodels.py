@@ -56,6 +56,7 @@ def _results(results: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     strengths = np.broadcast_to(np.asarray(alpha, dtype=np.float64), len(results.params))
     penalty = Strengths(data.total, l1=ratio * strengths, l2=(1.0 - ratio) * strengths)
     reading = reading_of(_Coefficients(results.params), data, loss, penalty, intercept=False)
+    reading = replace(reading, names=results.model.exog_names)
     return replace(reading, metric=ShareLogLoss()) if isinstance(loss, Logistic) else reading
 
 

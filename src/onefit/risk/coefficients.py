@@ -1,11 +1,12 @@
-"""Coefficients with jackknife errors, from the fits without each row: sums over blocks of rows.
+"""Coefficients with jackknife errors, from the fits without each row, or group: sums over blocks of these.
 
 With β⁽ⁱ⁾ the coefficients without row i and m rows of positive weight,
 
     se² = (m − 1)/m Σ_i (β⁽ⁱ⁾ − β̄)²,        β̄ = Σ_i β⁽ⁱ⁾ / m
 
 (Tukey 1958; Efron and Stein 1981).  For least squares it is the error that is robust to unequal variances
-(MacKinnon and White 1985, HC3 up to the centring).  For a penalised fit it is the error of the penalised
+(MacKinnon and White 1985, HC3 up to the centring); with groups in the place of rows, to any dependence
+within these (CV3; MacKinnon, Nielsen and Webb 2023).  For a penalised fit it is the error of the penalised
 coefficient, not of its distance from the truth; for the lasso it ignores that the choice of columns varies
 more between samples than between a sample and itself less one row.
 """
@@ -28,7 +29,7 @@ COLUMNS = ("coef", "std_error", "same_sign", "selected")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CoefficientTable:
-    """Coefficients of a fit, and what leaving each row out does to them.
+    """Coefficients of a fit, and what leaving each row out, or each group, does to them.
 
     Attributes
     ----------
@@ -113,7 +114,7 @@ def coefficient_table(
     if len(names) != p:
         raise ValueError(f"names must hold one name a column, {p}, got {len(names)}")
     full = _parameters(fit.coef[..., None], fit.intercept[..., None], constant, scale, centre)
-    known = fit.problem.weights > 0
+    known = departures.counts
     changes = (
         _parameters(change.coef[..., held], change.intercept[..., held], constant, scale, centre)
         for change, held in _held_changes(departures, known)
@@ -127,8 +128,8 @@ def coefficient_table(
 
 
 def _held_changes(departures: Departures, known: Mask) -> Iterator[tuple[Any, Mask]]:
-    for rows in departures.blocks():
-        yield departures.changes(rows), known[rows]
+    for units in departures.blocks():
+        yield departures.changes(units), known[units]
 
 
 def _parameters(coef: Array, level: Array, constant: float, scale: Array, centre: Array) -> Array:

@@ -10,7 +10,8 @@ import numpy as np
 
 from onefit._typing import Array, Design, Index, Mask, Sets
 from onefit.leave_out import LeftOut, Refinement
-from onefit.leave_out.departure import Departures
+from onefit.leave_out.departure import Departures, RowDepartures
+from onefit.leave_out.set_departures import SetDepartures
 from onefit.metrics import LinearMetric
 from onefit.numerics import TINY
 from onefit.risk.base import LeftOutLosses
@@ -151,9 +152,11 @@ class RiskEstimate(LeftOutLosses):
     def coef(self) -> Array:
         """Coefficients without each row: (n, p), or (n, c, p) as in ``coef_`` of several outputs.
 
-        For a kernel model the dual ones.  Computed when asked for, from one more factorisation; they are
-        those of the refits where ``certified``, and to the order of the formula elsewhere.  With a curved
-        loss and ``exact=True`` they take a refit of each row.
+        Of groups or folds without each of these, in their order: (g, p) or (g, c, p); NaN where there is no
+        refit.  For a kernel model the dual ones.  Computed when asked for, from one more factorisation; they
+        are those of the refits where ``certified``, and to the order of the formula elsewhere.  With a curved
+        loss and ``exact=True`` they take a refit of each row.  Groups that no single step describes are
+        refitted.
 
         Examples
         --------
@@ -172,7 +175,7 @@ class RiskEstimate(LeftOutLosses):
         return coef[:p].T
 
     def intercept(self) -> Array:
-        """Intercepts without each row: (n,) or (n, c)."""
+        """Intercepts without each row, or each group or fold: (n,) or (n, c)."""
         departures, readout = self._departures("intercept()")
         changes = [departures.changes(rows) for rows in departures.blocks()]
         if readout.constant:
@@ -192,12 +195,19 @@ class RiskEstimate(LeftOutLosses):
     ) -> CoefficientTable:
         """Coefficients with their jackknife errors, from the fits without each row: ``CoefficientTable``.
 
+        Of groups, from the fits without each group: errors that hold whatever ties the rows of a group.
+
         Parameters
         ----------
         names : sequence of str, optional
             p names; those that the model was fitted with, or else column numbers, if missing.
         scale, centre : float or (p,) array
             Where X holds (x − centre) / scale, the table is in the units of x.
+
+        Raises
+        ------
+        ValueError
+            If rows left in other sets than two or more groups or folds that each leave once.
 
         Examples
         --------
@@ -210,6 +220,7 @@ class RiskEstimate(LeftOutLosses):
         bmi: 490 ± 59
         """
         departures, readout = self._departures("coef_table()")
+        departures.check_left_once("coef_table()", least=2)
         p = departures.fit.coef.shape[0] - bool(readout.constant)
         if names is None and self.columns is not None and len(self.columns) == p:  # not of a kernel
             names = self.columns
@@ -223,12 +234,13 @@ class RiskEstimate(LeftOutLosses):
         )
 
     def interval(self, X: Any, coverage: float = 0.9, method: Method = "plus") -> Array:
-        """Predictive intervals for new rows by the jackknife+, without a refit.
+        """Predictive intervals for new rows by the jackknife+, without a refit; by CV+ of folds.
 
         They need no assumption on the noise: if rows are exchangeable, a new response lies inside with
         probability at least 2 · coverage − 1 (in practice about ``coverage``); with ``method="minmax"``,
         which is wider, with at least ``coverage`` (Barber, Candès, Ramdas and Tibshirani 2021, Theorems 1
-        and 2).
+        and 2).  Of folds the first is a little less (their Theorem 4).  Where groups left, the new rows are
+        of groups that are not among them, and groups are exchangeable (Lee, Barber and Willett 2023).
 
         Parameters
         ----------
@@ -240,7 +252,13 @@ class RiskEstimate(LeftOutLosses):
         Returns
         -------
         (m, 2) array, or (m, t, 2) for several outputs
-            In the units of the response; infinite where n rows are too few for the coverage.
+            In the units of the response; infinite where n rows, or groups, are too few for the coverage.
+
+        Raises
+        ------
+        ValueError
+            Of a classifier, or if rows left in other sets than groups or folds that each leave once: rows
+            of a time series are not exchangeable.
 
         Examples
         --------
@@ -260,8 +278,9 @@ class RiskEstimate(LeftOutLosses):
         if not 0 < float(coverage) < 1:
             raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
         departures, readout = self._departures("interval()")
-        y = np.asarray(self.y, dtype=np.float64).reshape(self.predictions.shape)
-        return interval(departures, readout.response, y, readout.design(X), coverage, method)
+        departures.check_left_once("interval()")
+        y = np.asarray(self.y, dtype=np.float64).reshape(-1, *self.predictions.shape[1:])
+        return interval(departures, readout.response, y, readout.design(X), coverage, method, self._groups)
 
     def influence(self, top: int | None = None) -> RowInfluence:
         """How much each row moves the fit: Cook's distance and DFBETAS.
@@ -292,6 +311,11 @@ class RiskEstimate(LeftOutLosses):
         array([...])
         """
         departures, readout = self._departures("influence()")
+        if not isinstance(departures, RowDepartures):
+            raise ValueError(  # noqa: TRY004
+                "influence() is of single rows, but rows left together: call onefit.loo(model, X, y) without "
+                "groups; coef() tells what becomes of the coefficients without each group"
+            )
         found = influence(departures, self.effective_df, constant=bool(readout.constant), top=top)
         return replace(found, dfbetas=found.dfbetas[:, 0]) if self._has_scale(departures) else found
 
@@ -300,12 +324,22 @@ class RiskEstimate(LeftOutLosses):
             return "there is no formula for this model"
         if self._left_out is None:
             return "they are not kept with a saved result, nor of blocks: call onefit.loo(model, X, y)"
-        return "rows left together: call onefit.loo(model, X, y) without groups"
+        return "nothing tells how this model takes new rows"
 
     def _departures(self, asked: str) -> tuple[Departures, Readout]:
-        if self._left_out is None or self._left_out.sets is not None or self._readout is None:
+        if self._left_out is None or self._readout is None:
             raise ValueError(f"{asked} needs the fits without each row, and {self._what_is_missing()}")
-        return Departures(self._left_out), self._readout
+        alone = self._left_out.sets is None
+        return (RowDepartures if alone else SetDepartures)(self._left_out), self._readout
+
+    @property
+    def _groups(self) -> Index | None:
+        """Number of each row's group, (n,), where groups left; rows that left alone or in folds are alike."""
+        if self._clusters is None or np.array_equal(self._clusters, self.rows):
+            return None
+        numbers = np.empty(len(self.rows), dtype=np.intp)
+        numbers[self.rows] = self._clusters
+        return numbers
 
     def plot(self, ax: Axes | None = None, *, kind: str = "left-out") -> Display:
         """Draw what left-out values say.

@@ -23,7 +23,7 @@ from onefit import _linalg
 from onefit._typing import Array, Design, Index
 from onefit.curvature import Direction
 from onefit.fit import Fit
-from onefit.leave_out.departure import Departures
+from onefit.leave_out.departure import RowDepartures
 from onefit.leave_out.step import leverages_of
 from onefit.losses import Tweedie, UnitDispersion
 from onefit.pieces import Pieces
@@ -98,7 +98,7 @@ class _Moves(NamedTuple):
 
 
 def influence(
-    departures: Departures, df: float, *, constant: bool = False, top: int | None = None
+    departures: RowDepartures, df: float, *, constant: bool = False, top: int | None = None
 ) -> RowInfluence:
     """Cook's distance of every row, and DFBETAS.
 
@@ -106,7 +106,7 @@ def influence(
 
     Parameters
     ----------
-    departures : Departures
+    departures : RowDepartures
     df : float
         Effective degrees of freedom.
     constant : bool, default False
@@ -133,11 +133,11 @@ def influence(
     return RowInfluence(distance, np.stack(dfbetas, axis=1) if are_apart else dfbetas[0], leverages)
 
 
-def _degrees_of_freedom(departures: Departures) -> float:
+def _degrees_of_freedom(departures: RowDepartures) -> float:
     return float(leverages_of(departures.fit, departures.curvature.quadratic_forms()).sum())
 
 
-def _moves(departures: Departures, df: float, *, keep: bool) -> _Moves:
+def _moves(departures: RowDepartures, df: float, *, keep: bool) -> _Moves:
     """Go over all rows, and ``keep`` how the coefficients change without each."""
     fit, changes = departures.fit, list[Array]()
     squares, slopes = np.empty(fit.problem.n), np.empty(fit.problem.n)
@@ -154,7 +154,7 @@ def _moves(departures: Departures, df: float, *, keep: bool) -> _Moves:
     return _Moves(distance, variance, _dispersions_without(departures, df, slopes + squares / 2.0), changes)
 
 
-def _dfbetas(departures: Departures, moves: _Moves, rows: Index | None, *, constant: bool) -> Array:
+def _dfbetas(departures: RowDepartures, moves: _Moves, rows: Index | None, *, constant: bool) -> Array:
     """Of all rows, or of some: (r, p), or (r, c, p)."""
     coef, changes, without = departures.fit.coef, moves.changes, moves.dispersions
     if rows is not None:
@@ -186,7 +186,7 @@ def _dispersion(fit: Fit, df: float) -> float:
     return 2.0 * float(losses.sum()) / losses[0].size / free if free > ROUNDED else float("nan")
 
 
-def _dispersions_without(departures: Departures, df: float, rise: Array) -> Array:
+def _dispersions_without(departures: RowDepartures, df: float, rise: Array) -> Array:
     """φ⁽ⁱ⁾: of the other rows at the fit without row i for least squares, else that of all rows: (n,).
 
     A sum of squares rises by its slope and its curvature along the change, and by no more; what is left of
@@ -251,7 +251,7 @@ def _by_moments(
     return found
 
 
-def _variance(departures: Departures, rows: slice) -> Array:
+def _variance(departures: RowDepartures, rows: slice) -> Array:
     """Part of some rows in diag K⁻¹ Zᵀ D Z K⁻¹: the shape of the coefficients."""
     fit = departures.fit
     bend = fit.hessian[rows]

@@ -301,6 +301,33 @@ def test_a_root_has_no_more_columns_than_the_rank(scale):
     assert _linalg.low_rank_roots(np.zeros((2, 3, 3)), 1e-10).shape == (2, 3, 0)
 
 
+@pytest.mark.parametrize("nearly", [1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_dependent_column_is_seen_in_any_order(nearly, seed):
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(200, 20))
+    A[:, 0] = A[:, 1:19] @ rng.normal(size=18) + nearly * A[:, 19]
+    y = rng.normal(size=200)
+    wanted = np.linalg.lstsq(A, y, rcond=1e-12)[0]
+    for order in (np.arange(20), np.arange(20)[::-1], rng.permutation(20)):
+        K = np.asfortranarray(A[:, order].T @ A[:, order])
+        found = _linalg.Factorization.of(K)
+        assert not found.is_definite
+        assert found.factor.shape == (20, 19)
+        np.testing.assert_allclose(found.solve(A[:, order].T @ y), wanted[order], atol=1e-3)
+
+
+def test_nearly_dependent_columns_are_definite():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(200, 20))
+    A[:, 0] = A[:, 1:] @ rng.normal(size=19) + 1e-4 * rng.normal(size=200)
+    y = rng.normal(size=200)
+    found = _linalg.Factorization.of(np.asfortranarray(A.T @ A))
+    assert found.is_definite
+    wanted = np.linalg.lstsq(A, y, rcond=None)[0]
+    np.testing.assert_allclose(found.solve(A.T @ y), wanted, rtol=1e-5)
+
+
 def test_pseudo_factor_gives_the_solution_of_minimum_norm():
     # a generalised inverse that is not the Moore-Penrose one gives other coefficients
     # the least-squares solution that scikit-learn and LAPACK choose has the smallest norm of all

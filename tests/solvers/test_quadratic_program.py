@@ -198,6 +198,21 @@ def test_strong_penalties_leave_exactly_nothing(loss, name):
     np.testing.assert_array_equal(fit.coef, 0.0)
 
 
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("some", [0, 3])
+def test_penalties_far_stronger_than_all_losses(seed, some):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(49, 20)), rng.standard_t(1.5, size=49) * 10.0 ** rng.uniform(0, 4)
+    strengths = 10.0 ** rng.uniform(5, 9, size=20)
+    strengths[:some] = 0.5
+    problem = Problem(Quantile(0.5), L1(strengths), X, y, np.ones(49), np.array(True))
+    fit = _solve(problem)
+    assert not fit.coef[some:].any()
+    own = replace(problem, X=X[:, :some], penalty=L1(0.5))
+    wanted = _solve(own).objective if some else 0.5 * np.abs(y - np.median(y)).sum()
+    np.testing.assert_allclose(fit.objective, wanted, rtol=1e-9)
+
+
 @of_losses
 @pytest.mark.parametrize("name", ["ring", "chain"])
 def test_strong_fusion_leaves_a_constant(loss, name):

@@ -182,7 +182,8 @@ class Reference:
 
     def _candidate(self, source: str, removed: np.ndarray, coef: Any, level: Any) -> Candidate:
         fit = Fit(self.problem.without(removed), np.asarray(coef), np.asarray(level))
-        return Candidate(source, fit.eta, fit.objective)
+        told = _rounding_of_predictors(fit) <= AGREE * float(np.std(fit.eta))
+        return Candidate(source, fit.eta, fit.objective if told else np.nan)
 
     def ends(self, removed: np.ndarray, i: int) -> list[Candidate]:
         """Optima without some rows in which the predictor of row i is least and largest, by Clarabel."""
@@ -203,6 +204,12 @@ class Reference:
         start = abs(Fit.at_start(self.problem.without(removed)).objective)
         slack = AS_LOW * abs(least) + ROUNDING * start
         return [one for one in found if one.objective <= least + slack]
+
+
+def _rounding_of_predictors(fit: Fit) -> float:
+    """What terms that cancel leave of linear predictors, as those of two equal columns do."""
+    sizes = _linalg.times(abs(fit.problem.X), np.abs(fit.coef)) if _linalg.has_columns(fit.problem.X) else 0.0
+    return float(np.finfo(float).eps * np.max(sizes, initial=0.0))
 
 
 def _agree(found: list[Candidate | None]) -> bool:

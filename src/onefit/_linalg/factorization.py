@@ -21,6 +21,10 @@ from onefit.numerics import EPS, NOISE
 ALONE = 30  # columns from which on systems are solved one by one, by a Cholesky factor each
 REPAID = 2  # rows a column from which on a triangle is inverted rather than solved with
 ALIKE = 1e-9  # share of a column that others do not tell: of one that they do, rounding leaves less
+# Smallest pivot, of a matrix with ones on its diagonal, that tells without an order that it is definite: where
+# columns depend on each other, and all but one of them do so but for δ, rounding leaves that one EPS/δ.  The
+# smaller of the two pivots is √EPS at most, and a few times that.
+UNSURE = 1e-6
 SINGULAR = 1e-11  # smallest pivot of a matrix with ones on its diagonal that counts as none
 
 
@@ -162,9 +166,12 @@ class Factorization:
     @classmethod
     def of(cls, K: Array, of_rows: OfRows | None = None) -> Self:
         """Factor K, of which the lower triangle is read, or what it is the sum of where K has lost that."""
-        if (definite := cls.of_definite(K)) is not None:
+        definite = cls.of_definite(K)
+        if definite is not None and definite.condition * UNSURE <= 1.0:
             return definite
         pivoted = Pivoted.of(K)
+        if definite is not None and pivoted.rank == len(K):
+            return definite
         if of_rows is not None and of_rows.are_lost_in(pivoted):
             return cls._of_rows(of_rows, pivoted.root)
         W = pivoted.pseudo_factor()

@@ -12,6 +12,7 @@ from onefit._linalg.columns import as_columns
 from onefit._typing import Array, Index
 from onefit.numerics import EPS
 
+RANK = 1e-11  # smallest pivot of a matrix with ones on its diagonal that counts
 GRADED = 1e6  # ratio of squared lengths from which on ``eigh`` leaves ten digits of the smaller
 FAINT = 1e-26  # eigenvalues beside the largest that no vector is known of
 ROW_AND_COLUMN_SCALED = 2  # which LAPACK's dgejsv calls "F"
@@ -37,7 +38,7 @@ class Pivoted(NamedTuple):
     rank: int
 
     @classmethod
-    def of(cls, K: Array, rtol: float = 1e-11) -> Self:
+    def of(cls, K: Array, rtol: float = RANK) -> Self:
         diagonal = K.diagonal().copy()
         root = np.sqrt(np.maximum(diagonal, 0.0))
         inverse_scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
@@ -97,7 +98,7 @@ def graded_singular_vectors(A: Array) -> tuple[Array, Array, Array]:
     return values[keep], left[:, keep], right[:, keep]
 
 
-def pseudo_factor(K: Array, rtol: float = 1e-11) -> Array:
+def pseudo_factor(K: Array, rtol: float = RANK) -> Array:
     """W (k, r) with W Wᵀ = K⁺, for a positive semi-definite K (lower triangle read).
 
     The rank is judged after scaling K to a unit diagonal, so that units of measurement do not matter, by a
@@ -113,7 +114,7 @@ def inverse_root(B: Array) -> Array:
     return blas.dtrsm(1.0, R, Q, side=1, trans_a=1) if R.size else B
 
 
-def null_space(K: Array, rtol: float = 1e-11) -> Array:
+def null_space(K: Array, rtol: float = RANK) -> Array:
     """A basis (k, k − r) of what a positive semi-definite K takes to zero, one dependent column a vector.
 
     The rank is judged as by ``pseudo_factor``: with pivots K = [L; M] [L; M]ᵀ, and K [L⁻ᵀ Mᵀ; −I] = 0.
@@ -126,7 +127,7 @@ def wide_pseudo_factor(X: Any, means: Array | None, d: Array) -> Array:
     root = np.sqrt(np.maximum(d, 0.0))[:, None]
     Z = np.vstack([block for _, block in as_columns(X).blocks(means)]) * root
     values, vectors = eigh(product(Z, Z.T))
-    keep = values > 1e-11 * max(float(values.max(initial=0.0)), 1e-300)
+    keep = values > RANK * max(float(values.max(initial=0.0)), 1e-300)
     return product(Z.T, vectors[:, keep] / values[keep])
 
 

@@ -195,16 +195,17 @@ def _vertex(program: PiecewiseRows, l2: Array) -> tuple[Array, Array]:
     units of each column, of the largest dual and of the largest kink, those of X, weights and response change
     nothing.
     """
-    m, of_duals, of_kinks = len(program.kinks), _largest(program.ends), _largest(program.kinks)
-    low, high = program.ends[:, :-1], program.ends[:, 1:]
-    part = np.isfinite(program.kinks)
-    base = np.where(np.isfinite(program.ends[:, 0]), program.ends[:, 0], program.ends[:, 1])
-    base = np.where(np.isfinite(base), base, 0.0)
-    least = np.where(np.isneginf(low), -np.inf, 0.0)
-    most = np.where(np.isneginf(low) & np.isfinite(high), 0.0, high - np.where(np.isfinite(low), low, 0.0))
     free = np.flatnonzero(l2 == 0)
     F = sp.hstack([sp.csr_array(program.X)[:, free], sp.csr_array(program.extra)], format="csr")
     F = sp.csr_array(F @ sp.diags_array(1.0 / _sizes(F)))
+    ends = _within_reach(F, program.ends)
+    m, of_duals, of_kinks = len(program.kinks), _largest(ends), _largest(program.kinks)
+    low, high = ends[:, :-1], ends[:, 1:]
+    part = np.isfinite(program.kinks)
+    base = np.where(np.isfinite(ends[:, 0]), ends[:, 0], ends[:, 1])
+    base = np.where(np.isfinite(base), base, 0.0)
+    least = np.where(np.isneginf(low), -np.inf, 0.0)
+    most = np.where(np.isneginf(low) & np.isfinite(high), 0.0, high - np.where(np.isfinite(low), low, 0.0))
     which, _ = np.nonzero(part)
     for method in ("highs", "highs-ipm", "highs-ds"):  # where one has numerical trouble another may have none
         found = linprog(
@@ -225,6 +226,23 @@ def _vertex(program: PiecewiseRows, l2: Array) -> tuple[Array, Array]:
     duals: Array = base + of_duals * np.bincount(which, found.x, minlength=m)
     eta: Array = np.clip(F @ (of_kinks * found.eqlin.marginals), *_allowed(program))
     return eta, duals
+
+
+def _within_reach(F: sp.csr_array, ends: Array) -> Array:
+    """Slopes without what no dual comes near: that of a row of one column is what others pull there.
+
+    Beside a penalty that is far stronger than all losses these would be below the tolerances.
+    """
+    alone = np.diff(F.indptr) == 1
+    largest = np.where(alone, 0.0, np.abs(ends).max(axis=1))
+    with np.errstate(invalid="ignore"):  # 0 · ∞ where another row is a constraint: it may pull at will
+        pulls = largest @ abs(F)
+    own = F.indices[F.indptr[:-1][alone]]
+    is_only = (np.bincount(own, minlength=F.shape[1]) == 1)[own] & np.isfinite(pulls[own]) & (pulls[own] > 0)
+    most = np.full(len(ends), np.inf)
+    most[np.flatnonzero(alone)[is_only]] = (2.0 * pulls[own] / np.abs(F.data[F.indptr[:-1][alone]]))[is_only]
+    cut = np.clip(ends, -most[:, None], most[:, None])
+    return np.where(np.isfinite(ends), cut, ends)
 
 
 def _largest(values: Array) -> float:

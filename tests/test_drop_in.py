@@ -396,3 +396,36 @@ def test_weights_reach_the_steps_that_ask_for_them():
         np.testing.assert_allclose(search.predict(X), best.predict(X))
         exact = onefit.loo(best, X, y, sample_weight=weights, exact=True)
         assert search.best_risk_.value == pytest.approx(exact.value)
+
+
+# --- sparse rows as products and concatenations leave them --------------------------------------------------
+
+
+def _in_any_order(rows, kind, *, write):
+    """The same entries, of which some are stored twice and none in order, in memory of its own."""
+    whole = kind(rows)
+    pieces = [np.arange(whole.indptr[k], whole.indptr[k + 1])[::-1] for k in range(len(whole.indptr) - 1)]
+    order = np.concatenate([np.r_[piece, piece[:1]] for piece in pieces])
+    halved = np.concatenate([np.r_[0.5, np.ones(len(p) - 1), 0.5] if len(p) else np.ones(0) for p in pieces])
+    ends = np.cumsum([0, *(len(piece) + bool(len(piece)) for piece in pieces)])
+    parts = [whole.data[order] * halved, whole.indices[order], ends.astype(np.int32)]
+    for part in parts:
+        part.setflags(write=write)
+    return kind(tuple(parts), shape=rows.shape)
+
+
+@pytest.mark.parametrize("write", [True, False], ids=["writable", "read-only"])
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.csr_matrix])
+@pytest.mark.parametrize("name", MODELS)
+def test_entries_of_sparse_rows_stay_as_they_are(name, kind, write):
+    model, target = MODELS[name]
+    given = _in_any_order(X, kind, write=write)
+    before = [part.copy() for part in (given.data, given.indices, given.indptr)]
+    found = clone(model).fit(given, TARGETS[target])
+    judged = onefit.loo(found, given, TARGETS[target])
+    found.predict(given)
+    for part, own in zip(before, (given.data, given.indices, given.indptr), strict=True):
+        np.testing.assert_array_equal(part, own)
+    wanted = clone(model).fit(kind(X), TARGETS[target])
+    np.testing.assert_allclose(found.coef_, wanted.coef_, atol=1e-8)
+    np.testing.assert_allclose(judged.value, onefit.loo(wanted, kind(X), TARGETS[target]).value)

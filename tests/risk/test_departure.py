@@ -156,6 +156,28 @@ def test_intervals_of_several_outputs_and_of_means():
     assert np.all((low < huber.predict(X[:3])) & (huber.predict(X[:3]) < high))
 
 
+def test_intervals_with_an_offset():
+    rng = np.random.default_rng(3)
+    X, offset = rng.normal(size=(33, 2)), np.log(rng.uniform(20, 900, 33))
+    y = rng.poisson(0.05 * np.exp(0.3 * X[:, 0] + offset)).astype(float)
+    X, new, offset, added, y = X[:30], X[30:], offset[:30], offset[30:], y[:30]
+    model = onefit.PoissonLOO(alphas=[0.1])
+    residuals, without = np.empty(30), np.empty((3, 30))
+    for i in range(30):
+        kept = np.arange(30) != i
+        refit = clone(model).fit(X[kept], y[kept], offset=offset[kept])
+        residuals[i] = abs(y[i] - refit.predict(X[[i]], offset=offset[[i]])[0])
+        without[:, i] = refit.predict(new, offset=added)
+    low, high = np.sort(without - residuals, axis=1), np.sort(without + residuals, axis=1)
+    place = int(np.ceil(0.8 * 31)) - 1
+    est = model.fit(X, y, offset=offset).loo_
+    found = est.interval(new, 0.8, offset=added)
+    np.testing.assert_allclose(found, np.column_stack([low[:, 29 - place], high[:, place]]), rtol=0.01)
+    np.testing.assert_allclose(est.interval(new, 0.8), est.interval(new, 0.8, offset=np.zeros(3)))
+    with pytest.raises(ValueError, match="offset"):
+        est.interval(new, 0.8, offset=added[:2])
+
+
 def test_rows_without_weight_say_nothing_about_a_new_one():
     X, y = _data()
     weights = np.r_[np.ones(30), np.zeros(10)]

@@ -315,7 +315,7 @@ class SelfTuned(Penalized):
             sample_weight=sample.weights if sample.weighted else None,
             classes=getattr(self, "classes_", None),
             clusters=sample.clusters,
-            readout=Readout(own, self._check_X, 0.0),
+            readout=Readout(metric, self._check_X, 0.0, 0.0 if sample.offset is None else sample.offset),
         )
         found = found if sample.offset is None else with_offset(found, metric, sample.offset)
         return replace(found, labels=sample.labels, columns=columns_of(self))

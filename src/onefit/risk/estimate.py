@@ -19,7 +19,7 @@ from onefit.risk.coefficients import CoefficientTable, coefficient_table
 from onefit.risk.influence import RowInfluence, influence
 from onefit.risk.interval import Method, interval
 from onefit.risk.presentation import by_column, frame
-from onefit.validation.options import check_choice
+from onefit.validation.options import check_choice, check_offset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,6 +33,7 @@ class Readout(NamedTuple):
     response: LinearMetric
     design: Callable[[Any], Design]  # from new rows, as the model takes them, to rows of the fit's X
     constant: float  # last column of the fit's X where that stands for the intercept, else 0
+    offset: Array | float = 0.0  # of the rows, (n,)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -233,7 +234,9 @@ class RiskEstimate(LeftOutLosses):
             has_scale=self._has_scale(departures),
         )
 
-    def interval(self, X: Any, coverage: float = 0.9, method: Method = "plus") -> Array:
+    def interval(
+        self, X: Any, coverage: float = 0.9, method: Method = "plus", *, offset: Any = None
+    ) -> Array:
         """Predictive intervals for new rows by the jackknife+, without a refit; by CV+ of folds.
 
         They need no assumption on the noise: if rows are exchangeable, a new response lies inside with
@@ -248,6 +251,8 @@ class RiskEstimate(LeftOutLosses):
             New rows, as the model takes them.
         coverage : float, default 0.9
         method : {"plus", "minmax"}, default "plus"
+        offset : (m,) array, optional
+            Of the new rows, as ``predict`` takes it; 0 if missing.
 
         Returns
         -------
@@ -280,7 +285,10 @@ class RiskEstimate(LeftOutLosses):
         departures, readout = self._departures("interval()")
         departures.check_left_once("interval()")
         y = np.asarray(self.y, dtype=np.float64).reshape(-1, *self.predictions.shape[1:])
-        return interval(departures, readout.response, y, readout.design(X), coverage, method, self._groups)
+        new, response = readout.design(X), readout.response
+        added = 0.0 if offset is None else check_offset(offset, new.shape[0])
+        offsets = readout.offset, added
+        return interval(departures, response, y, new, coverage, method, self._groups, offsets)
 
     def influence(self, top: int | None = None) -> RowInfluence:
         """How much each row moves the fit: Cook's distance and DFBETAS.

@@ -27,6 +27,7 @@ def interval(
     coverage: float,
     method: Method,
     clusters: Index | None = None,
+    offsets: tuple[Array | float, Array | float] = (0.0, 0.0),
 ) -> Array:
     """Bounds of the response at new rows: (m, 2), or (m, t, 2) for several outputs.
 
@@ -36,17 +37,20 @@ def interval(
     * ``minmax``: from min_i μ̃⁽ⁱ⁾(x̃) − q to max_i μ̃⁽ⁱ⁾(x̃) + q with q the ⌈(1−α)(n+1)⌉-th smallest R_i.
 
     An order statistic that n rows do not have is infinite.  A row of ``clusters``, (n,), counts 1/n_k of one
-    of the K groups.
+    of the K groups.  ``offsets`` are added to the linear predictors of the rows and of the new ones.
     """
     left_out = departures.left_out
     judged = np.flatnonzero(departures.fit.problem.weights[left_out.rows] > 0)
     rows, units = left_out.rows[judged], left_out.fold[judged]
-    residuals = np.abs(y[rows] - response.predictions(departures.eta)[judged])
+    known, added = (np.broadcast_to(part, n) for part, n in zip(offsets, (len(y), new.shape[0]), strict=True))
+    own = departures.eta[judged]
+    residuals = np.abs(y[rows] - response.predictions(own + _linalg.with_axes(known[rows], own)))
     shares = None if clusters is None else _shares(clusters[rows])
     size = max(1, _linalg.BLOCK_SIZE // departures.fit.eta.size)
     bounds = []
     for start in range(0, new.shape[0], size):
         eta = departures.predict(new[start : start + size])
+        eta = eta + _linalg.with_axes(added[start : start + size], eta)
         flat = response.predictions(eta.reshape(-1, *eta.shape[2:]))
         without = flat.reshape(*eta.shape[:2], *flat.shape[1:])[:, units]
         bounds.append(_BOUNDS[method](without, residuals, coverage, shares))

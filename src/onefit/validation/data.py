@@ -70,12 +70,21 @@ def validated(model: Any, X: Any, y: Any = "no_validation", **settings: Any) -> 
     TypeError, ValueError
     """
     try:
-        return validate_data(model, X, y, **settings)
+        found = validate_data(model, X, y, **settings)
     except ValueError as error:
         is_of_one = "contains NaN" in str(error) or "contains infinity" in str(error)
         if not is_of_one or (said := _first_missing(X, y)) is None:
             raise
         raise ValueError(said) from None
+    return (_canonical(found[0]), *found[1:]) if isinstance(found, tuple) else _canonical(found)
+
+
+def _canonical(X: Any) -> Any:
+    """Rows whose sparse entries are in order, each stored once: a copy, where SciPy would reorder those given."""
+    if sp.issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
 
 
 def check_magnitude(X: Design) -> None:

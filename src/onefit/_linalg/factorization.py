@@ -21,9 +21,9 @@ from onefit.numerics import EPS, NOISE
 ALONE = 30  # columns from which on systems are solved one by one, by a Cholesky factor each
 REPAID = 2  # rows a column from which on a triangle is inverted rather than solved with
 ALIKE = 1e-9  # share of a column that others do not tell: of one that they do, rounding leaves less
-# Smallest pivot, of a matrix with ones on its diagonal, that tells without an order that it is definite: where
-# columns depend on each other, and all but one of them do so but for δ, rounding leaves that one EPS/δ.  The
-# smaller of the two pivots is √EPS at most, and a few times that.
+# Smallest pivot, of a matrix with ones on its diagonal, that tells without an order that it is definite: of
+# columns that depend on each other, and but for δ do so without one of them, that one is left EPS/δ by
+# rounding.  The smaller of the two pivots is √EPS at most, and a few times that.
 UNSURE = 1e-6
 SINGULAR = 1e-11  # smallest pivot of a matrix with ones on its diagonal that counts as none
 

@@ -45,7 +45,7 @@ from onefit.tuning.sample import Stepped, Verdict, from_sample
 
 FULL = 0.1  # parameters a row that bends from which on steps are too long for rows that change the pattern
 FIRST = 48  # rows by which a strength is judged first
-ALONE = 0.1  # seconds that rows on their own may take: a race between ten strengths takes one then
+ALONE = 0.1  # seconds that rows on their own may take, which no order changes: ten strengths take one then
 NEARLY_ALL = 0.8  # of the rows: what few others may hide is dearer than to solve them
 MORE = 3.0  # times as many rows as a sample that they must hold
 
@@ -85,13 +85,19 @@ class Looks:
         """Whether strengths are told apart by tenths of a fit without kinks: rows on their own are dear."""
         return self.judgement.is_by_row and go_together(fit) and cost_of_some(fit, len(self.order)) > ALONE
 
-    def is_full(self, fit: Fit) -> bool:
-        """Whether a fit has so many parameters that steps for rows that change the pattern tell little."""
+    def tells_little(self, fit: Fit) -> bool:
+        """Whether a step for each row tells little: of many parameters for few rows, and of rows on kinks.
+
+        The former come and go with a row.  A row on a kink of its loss holds the fit until others do, and a
+        step, which knows nothing of these, takes it far out wherever the penalty is weak.
+        """
+        if fit.problem.loss.is_kinked:
+            return self.judgement.is_by_row
         return fit.is_kinked and fit.saturation > FULL and self.is_sampled(fit)
 
     def takes_more(self, fit: Fit) -> bool:
         """Whether strengths are judged apart from each other, since that takes more than their fits."""
-        return self.is_full(fit) or (
+        return self.tells_little(fit) or (
             self.judgement.sets is not None and have_to_be_solved(fit, self.judgement.sets)
         )
 
@@ -119,12 +125,12 @@ class Looks:
         """What is known of a strength at little cost, with what is known of rows near by."""
         if self._begins_by_tenths(solution.fit):
             return self.by_tenths(*solution, FIRST)
-        if not self.is_full(solution.fit) and self._begins_by_steps(solution):
+        if not self.tells_little(solution.fit) and self._begins_by_steps(solution):
             return self.by_some_steps(solution)
         if self.judgement.sets is not None:
             return self._by_sets(solution, self.judgement.sets)
         begun = self.stepped(Solution(solution.fit, among_others(*solution)), leads)
-        if self.is_full(solution.fit):
+        if self.tells_little(solution.fit):
             verdict = self.sample(solution, FIRST, stepped=begun)
         else:
             verdict = self.judgement.verdict(begun.state.found)._replace(begun=begun)
@@ -143,10 +149,9 @@ class Looks:
         takes_less = is_dear_to_factor(fit, TENTHS) or (self._has_large_tenths and take_less_than_bounds(fit))
         if self.judgement.is_by_row and takes_less and not takes_far_less(fit):  # by probes, which tell more
             return True
-        if not self.is_full(fit):
+        if not self.tells_little(fit):
             return False
-        least = 0.0 if fit.problem.loss.is_quadratic else ALONE  # tenths of nearly separated rows tell less
-        dear = self.seconds(fit, FIRST) > max(least, self.seconds_by_tenths(fit, count=FIRST))
+        dear = self.seconds(fit, FIRST) > max(ALONE, self.seconds_by_tenths(fit, count=FIRST))
         return self._has_large_tenths or dear
 
     @property

@@ -80,7 +80,7 @@ def validated(model: Any, X: Any, y: Any = "no_validation", **settings: Any) -> 
 
 
 def _canonical(X: Any) -> Any:
-    """Rows whose sparse entries are in order, each stored once: a copy, where SciPy would reorder those given."""
+    """Rows whose sparse entries are in order, each stored once; SciPy would reorder those of the user."""
     if sp.issparse(X) and not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()

@@ -6,7 +6,8 @@ import pytest
 
 from onefit.cli import dates, numerals
 from onefit.cli.errors import TableError
-from onefit.cli.reading import Format, read_table
+from onefit.cli.meaning import Format
+from onefit.cli.reading import read_table
 
 
 @pytest.fixture

@@ -150,7 +150,7 @@ def _format(
     day_first: bool | None,
     codes: tuple[str, ...] = (),
 ) -> Any:
-    from onefit.cli.reading import Format
+    from onefit.cli.meaning import Format
 
     return Format(sep, decimal, thousands, encoding, day_first, codes=codes)
 

@@ -9,9 +9,9 @@ import pandas as pd
 from onefit.api import loo
 from onefit.cli import files, results, saved, trust
 from onefit.cli.errors import TableError, naming, require_column
+from onefit.cli.meaning import Format
 from onefit.cli.predict import features_of, read_like
 from onefit.cli.printed import say
-from onefit.cli.reading import Format
 from onefit.cli.table import Roles, Table, split
 from onefit.cli.tuning import Told
 

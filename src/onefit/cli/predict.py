@@ -14,9 +14,10 @@ import pandas as pd
 from onefit._typing import Array
 from onefit.cli import files, intervals, saved
 from onefit.cli.errors import TableError, listed, naming, suggest
+from onefit.cli.meaning import Format, Source
 from onefit.cli.preprocessing import MISSING_LEVEL, as_levels
 from onefit.cli.printed import say
-from onefit.cli.reading import Format, Source, read_table
+from onefit.cli.reading import read_table
 from onefit.cli.results import csv_bytes, predicted
 from onefit.cli.table import kind_of
 from onefit.cli.tuning import Told, warn

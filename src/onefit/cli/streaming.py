@@ -28,10 +28,11 @@ from onefit.cli import families, files, results, saved, words
 from onefit.cli.choices import COMPARED
 from onefit.cli.coefficients import TOP
 from onefit.cli.errors import TableError, listed, naming, require_column
+from onefit.cli.meaning import Format
 from onefit.cli.numerals import MISSING_MARKS, are_codes
 from onefit.cli.printed import say
 from onefit.cli.progress import Progress
-from onefit.cli.reading import PARQUET, Format, head_of, separator_of
+from onefit.cli.reading import PARQUET, head_of, separator_of
 from onefit.cli.table import Roles
 from onefit.cli.target import guess_task
 from onefit.cli.tuning import Told

@@ -18,9 +18,10 @@ from onefit.cli.coefficients import TOP
 from onefit.cli.comparison import Ranking
 from onefit.cli.errors import Interrupted, TableError, naming, require_column
 from onefit.cli.intervals import keep
+from onefit.cli.meaning import Format, Source
 from onefit.cli.printed import say
 from onefit.cli.progress import Progress
-from onefit.cli.reading import Format, Source, read_table
+from onefit.cli.reading import read_table
 from onefit.cli.table import Roles, Table, split
 
 FILES = ("model.skops", "coefficients.csv", "predictions.csv", "summary.json", "report.html")

@@ -1,0 +1,147 @@
+"""What the cells of a table mean: numbers, dates, codes, or text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from onefit.cli import dates, numerals
+from onefit.cli.errors import listed
+from onefit.cli.target import is_whole
+
+
+@dataclass(frozen=True)
+class Format:
+    """How the text of a table is written; what is None is found out.
+
+    Attributes
+    ----------
+    separator, encoding : str or None
+    decimal, thousands : str or None
+        Marks in numbers.
+    day_first : bool or None
+        Whether 1/2/2024 is in February.
+    columns : dict of str to str
+        Formats of the dates of some columns, where they are known.
+    codes : tuple of str
+        Columns of digits that are no numbers, where they are known.
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    encoding: str | None = None
+    day_first: bool | None = None
+    columns: dict[str, str] = field(default_factory=dict)
+    codes: tuple[str, ...] = ()
+
+
+class Source(NamedTuple):
+    """A table, how it was written, and what is worth saying about that."""
+
+    frame: pd.DataFrame
+    format: Format
+    notes: tuple[str, ...]
+
+
+def interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> Source:
+    """Read columns of text as numbers or dates, where every cell is one."""
+    frame = frame.assign(**{name: _labels_of(frame[name]) for name in known.codes if name in frame.columns})
+    digits = [name for name in frame.columns if _is_text(frame[name])]
+    codes = tuple(name for name in digits if name in known.codes or numerals.are_codes(frame[name]))
+    text = [name for name in digits if name not in codes]
+    guessed = _date_formats(frame[text], known)
+    numeric = [name for name in text if name not in guessed]
+    usual = "," if known.separator == ";" else ""  # it stands between columns where commas are in numbers
+    decimal = known.decimal or numerals.decimal_mark((frame[name] for name in numeric), usual)
+    numbers = {
+        name: found
+        for name in numeric
+        if (found := numerals.read_numbers(frame[name], decimal, known.thousands or "")) is not None
+    }
+    written = {name: how for name, (how, _) in numbers.items()}
+    days = {name: dates.dates(frame[name], format_) for name, (format_, _) in guessed.items()}
+    formats = {name: one for name, one in guessed.items() if days[name] is not None}
+    made = {
+        **dict(frame.items()),
+        **{name: values for name, (_, values) in numbers.items()},
+        **{name: days[name] for name in formats},
+    }
+    columns = {name: one for name, (one, _) in formats.items()}
+    read = replace(known, decimal=decimal or None, columns=columns, codes=codes)
+    notable = {name: one for name, one in written.items() if one != numerals.PLAIN}
+    slips = {name: ("numbers", numerals.strays(frame[name])) for name in numeric if name not in numbers}
+    slips |= {
+        name: ("dates", dates.strays(frame[name], one))
+        for name, (one, _) in guessed.items()
+        if name not in formats
+    }
+    said = (
+        *notes,
+        *numerals.told(notable),
+        *_units(frame, written),
+        *dates.told(formats),
+        *_as_text(slips),
+        *_as_codes([name for name in codes if name not in known.codes]),
+    )
+    return Source(pd.DataFrame(made), read, said)
+
+
+def _is_text(column: pd.Series) -> bool:
+    return not (
+        types.is_bool_dtype(column)
+        or types.is_numeric_dtype(column)
+        or types.is_datetime64_any_dtype(column)
+        or isinstance(column.dtype, pd.CategoricalDtype)
+    ) and not any(isinstance(value, bool) for value in column.dropna())
+
+
+def _date_formats(text: pd.DataFrame, known: Format) -> dict[str, tuple[str, bool]]:
+    return {
+        name: (known.columns[name], False) if name in known.columns else one
+        for name in text.columns
+        if (one := dates.date_format(text[name], known.day_first)) is not None
+    }
+
+
+def _units(frame: pd.DataFrame, written: dict[str, numerals.Numerals]) -> list[str]:
+    """Say which columns had currencies or percent signs."""
+    with_sign = [
+        name
+        for name in written
+        if numerals.distinct(frame[name]).astype(str).str.contains(rf"%|{numerals.CURRENCY}").any()
+    ]
+    return [f"currency and percent signs were taken off {listed(with_sign, 6)}"] if with_sign else []
+
+
+def _as_text(slips: dict[str, tuple[str, list[str]]]) -> Iterator[str]:
+    """Say which columns are text because of a few cells, by what they hold else and these cells."""
+    for name, (what, strange) in slips.items():
+        if strange:
+            cells = listed([repr(cell) for cell in strange], 3)
+            yield (
+                f"{name} holds {what} but for {cells}, and was read as text: correct such cells, or leave "
+                "them empty where they mean missing"
+            )
+
+
+def _labels_of(column: pd.Series) -> pd.Series:
+    """Whole numbers as text; other columns as they are."""
+    is_number = types.is_numeric_dtype(column) and not types.is_bool_dtype(column)
+    if not is_number or not is_whole(column.dropna().to_numpy(np.float64)):
+        return column
+    return column.astype("Int64").astype("string").astype(object)
+
+
+def _as_codes(codes: list[str]) -> Iterator[str]:
+    """Say which columns are codes."""
+    if codes:
+        yield (
+            f"{listed(codes, 6)} with leading zeros: read as codes, each a category of its own; write "
+            "the numbers without these zeros if they are quantities"
+        )

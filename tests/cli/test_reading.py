@@ -194,6 +194,36 @@ class TestText:
         with pytest.raises(TableError, match="columns 1 and 3 are both named 'a' and differ"):
             read("a,b,a\n1,2,1\n2,3,9\n")
 
+    @pytest.mark.parametrize("separator", ["\t", " ", ","])
+    @pytest.mark.parametrize("ends", ["4", "NA"])
+    def test_a_header_that_is_one_cell_short_has_row_names(self, read, separator, ends):
+        lines = ['"zip" "z" "y"', '"Ann" "01067" 1.5 2', f'"Bob" "20095" 2.5 {ends}', "", '"Eve" "04109" 3 4']
+        content = "\n".join(lines).replace(" ", separator)
+        source = read(content, separator=" " if separator == " " else None, target="y")
+        assert list(source.frame) == ["Unnamed: 0", "zip", "z", "y"]
+        assert source.frame["Unnamed: 0"].tolist() == ["Ann", "Bob", "Eve"]
+        assert source.frame["zip"].tolist() == ["01067", "20095", "04109"]
+        assert source.frame["y"].fillna(4.0).tolist() == [2, 4, 4]
+        assert "the header is one cell short: rows begin with their names" in " ".join(source.notes)
+
+    def test_row_names_beside_decimal_commas(self, read):
+        frame = read("x;y\na;1,5;3\nb;2,5;4\n").frame
+        assert frame["x"].tolist() == [1.5, 2.5]
+        assert frame["y"].tolist() == [3.0, 4.0]
+
+    @pytest.mark.parametrize("ends", [",", ",,", ", "])
+    def test_separators_at_the_end_of_rows_are_no_cells(self, read, ends):
+        source = read(f"x,y\n1,2{ends}\n3,4{ends}\n")
+        assert source.frame.to_dict("list") == {"x": [1, 3], "y": [2, 4]}
+        assert source.notes == ("rows end in empty cells beyond the header, which were left out",)
+
+    @pytest.mark.parametrize(
+        "content", ["Sales of 2024\nx,z,y\n1,2,3\n4,5,6\n", "# by me\n\nx,z,y\n1,2,3\n", "x,y\n1,2,3\n4,5\n"]
+    )
+    def test_a_line_that_is_longer_than_the_header_is_named(self, read, content):
+        with pytest.raises(TableError, match=r"line [23] has more cells than the header: the first line"):
+            read(content)
+
 
 class TestDates:
     @pytest.mark.parametrize(

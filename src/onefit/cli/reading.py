@@ -7,8 +7,9 @@ import re
 import zlib
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ PARQUET = (".parquet", ".pq")
 SPREADSHEETS = (".xlsx", ".xls", ".ods")
 SEPARATORS = ",;\t|"
 JSON = r'\s*(?:\{\s*["}]|\[\s*[\[{])'  # how its text begins
+MISSING = list(numerals.MISSING_MARKS)
 HEAD = 50  # lines that decide how a file is separated
 
 
@@ -31,7 +33,8 @@ def read_table(path: str | Path, asked: Format | None = None, target: str | None
 
     Text may be compressed with gzip, in UTF-8 or an older encoding, with decimal points or commas, currencies
     and percent signs.  Digits with leading zeros are codes, and stay text.  Empty cells and ``?``, ``NA``,
-    ``nan``, ``null``, … are missing; in a target of text ``None`` and ``null`` are labels.
+    ``nan``, ``null``, … are missing; in a target of text ``None`` and ``null`` are labels.  Where the header
+    is one cell short, rows begin with their names.
 
     Parameters
     ----------
@@ -110,24 +113,76 @@ def _text(path: Path, asked: Format) -> Source:
     if separator not in SEPARATORS[:2]:
         notes.append(f"columns are separated by {'a tab' if separator == chr(9) else repr(separator)}")
     known = replace(asked, separator=separator, encoding=encoding)
-    frame, copies = _parsed(path, known, as_text=asked.decimal == ",")
-    notes += copies
-    frame = _with_zeros(frame, path, known)
+    header = _header(path, known)
+    frame, copies = _parsed(path, known, header, as_text=asked.decimal == ",")
+    notes += [*header.notes, *copies]
+    frame = _with_zeros(frame, path, known, header)
     source = interpreted(frame, known, tuple(notes))
     if source.format.decimal == "," and asked.decimal != ",":  # 1.234 was a thousand
-        frame, _ = _parsed(path, known, as_text=True)
+        frame, _ = _parsed(path, known, header, as_text=True)
         return interpreted(frame, replace(source.format, codes=known.codes), tuple(notes))
     return source
 
 
-def _parsed(path: Path, known: Format, *, as_text: bool) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    missing = list(numerals.MISSING_MARKS)
-    frame = _cells(path, known, dtype=str if as_text else None, na_values=missing, index_col=False)
-    frame.columns = _header(path, known, frame)
+class Header(NamedTuple):
+    """Columns of a table of text.
+
+    Attributes
+    ----------
+    names : tuple of str
+        As they stand in the file.
+    notes : tuple of str
+    goes_on : bool
+        Whether rows have empty cells beyond these columns.
+    """
+
+    names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    goes_on: bool = False
+
+
+def _header(path: Path, known: Format) -> Header:
+    """Columns by the header; one more before them, where each row begins with its name, as R writes them."""
+    with opened(path, str(known.encoding)) as file:
+        lines = csv.reader(file, delimiter=str(known.separator), skipinitialspace=True)
+        rows = (cells for cells in lines if len(cells) > 1 or "".join(cells).strip())
+        named = next(rows, [])
+        first, width, wide, uneven = next(rows, []), len(named), 0, False
+        if len(first) > width:
+            for cells in chain([first], rows):
+                wide = wide or (lines.line_num if any(map(str.strip, cells[width:])) else 0)
+                uneven = uneven or len(cells) != width + 1
+    if wide and uneven:
+        raise TableError(
+            f"{path} is not a table: line {wide} has more cells than the header: the first line of the file "
+            "has to be the names of its columns, and each row as many cells, or its own name before them"
+        )
+    notes: tuple[str, ...] = ()
+    if wide:
+        named = ["", *named]
+        notes = (f"the header is one cell short: rows begin with their names, read as {_unnamed(0)!r}",)
+    elif len(first) > width:
+        notes = ("rows end in empty cells beyond the header, which were left out",)
+    names = tuple(name.strip() or _unnamed(place) for place, name in enumerate(named))
+    return Header(names, notes, goes_on=len(first) > len(names))
+
+
+def _unnamed(place: int) -> str:
+    """What pandas calls a column without a name."""
+    return f"Unnamed: {place}"
+
+
+def _parsed(
+    path: Path, known: Format, header: Header, *, as_text: bool
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    frame = _cells(path, known, header, dtype=str if as_text else None, na_values=MISSING)
+    frame.columns = pd.Index(header.names)
     return _without_copies(frame, path)
 
 
-def _cells(path: Path, known: Format, **how: Any) -> pd.DataFrame:
+def _cells(path: Path, known: Format, header: Header, **how: Any) -> pd.DataFrame:
+    """Columns of a file, named by their places."""
+    places = list(range(len(header.names)))
     return pd.read_csv(
         path,
         sep=known.separator,
@@ -135,21 +190,22 @@ def _cells(path: Path, known: Format, **how: Any) -> pd.DataFrame:
         encoding=known.encoding,
         compression="gzip" if is_gzip(path) else None,
         low_memory=False,
-        **how,
+        index_col=False,
+        header=0,
+        names=places,
+        **({"usecols": places} if header.goes_on else {}) | how,
     )
 
 
-def _with_zeros(frame: pd.DataFrame, path: Path, known: Format) -> pd.DataFrame:
+def _with_zeros(frame: pd.DataFrame, path: Path, known: Format, header: Header) -> pd.DataFrame:
     """Read whole numbers anew as text where cells begin with zeros, which pandas has taken off."""
     numbers = frame.select_dtypes("number")
     whole = [name for name in numbers if bool((numbers[name].dropna() % 1 == 0).all())]
     if not whole or not (known.codes or _has_padded_cells(path, known)):
         return frame
-    header = _header(path, known, _cells(path, known, nrows=0, index_col=False))
-    places = sorted(header.index(name) for name in whole)
-    missing = list(numerals.MISSING_MARKS)
-    cells = _cells(path, known, dtype=str, na_values=missing, usecols=places, index_col=False)
-    cells.columns = [header[place] for place in places]
+    places = sorted(header.names.index(name) for name in whole)
+    cells = _cells(path, known, header, dtype=str, na_values=MISSING, usecols=places)
+    cells.columns = pd.Index([header.names[place] for place in places])
     codes = [name for name in cells if name in known.codes or numerals.are_codes(cells[name])]
     return frame.assign(**dict(cells[codes].items()))
 
@@ -171,19 +227,11 @@ def _with_labels(source: Source, path: Path, target: str | None) -> Source:
     if target is None or target not in source.frame or source.frame[target].notna().all():
         return source
     known = source.format
-    place = _header(path, known, _cells(path, known, nrows=0, index_col=False)).index(target)
-    cells = _cells(path, known, dtype=str, keep_default_na=False, usecols=[place], index_col=False)
+    header = _header(path, known)
+    place = header.names.index(target)
+    cells = _cells(path, known, header, dtype=str, keep_default_na=False, usecols=[place])
     column, notes = marks.with_labels(source.frame[target], cells.iloc[:, 0].fillna("").rename(target))
     return Source(source.frame.assign(**{target: column}), known, (*source.notes, *notes))
-
-
-def _header(path: Path, known: Format, frame: pd.DataFrame) -> list[str]:
-    """Names as they stand in the file: pandas calls the second ``a`` ``a.1``."""
-    with opened(path, str(known.encoding)) as file:
-        names = next(csv.reader(file, delimiter=str(known.separator), skipinitialspace=True), [])
-    if len(names) != frame.shape[1]:
-        return [str(name).strip() for name in frame.columns]
-    return [name.strip() or str(made) for name, made in zip(names, frame.columns, strict=True)]
 
 
 def _without_copies(frame: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, tuple[str, ...]]:

@@ -8,6 +8,7 @@ from onefit.cli import dates, numerals
 from onefit.cli.errors import TableError
 from onefit.cli.meaning import Format
 from onefit.cli.reading import read_table
+from onefit.cli.table import kind_of
 
 
 @pytest.fixture
@@ -279,6 +280,40 @@ class TestDates:
     def test_short_spans_are_days_alone(self):
         days = pd.DataFrame({"d": pd.date_range("2022-01-01", periods=10)})
         assert dates.Calendar().fit(days).get_feature_names_out().tolist() == ["d (days)"]
+
+    def test_one_time_of_day_is_no_hour(self):
+        days = pd.DataFrame({"d": pd.date_range("2023-01-01 09:20:00", periods=20, freq="D")})
+        noon = pd.DataFrame({"d": days["d"] + pd.Timedelta(hours=3)})
+        assert dates.Calendar().fit(days).get_feature_names_out().tolist() == ["d (days)"]
+        made = dates.Calendar().fit(pd.concat([days, noon]))
+        assert made.get_feature_names_out().tolist() == ["d (days)", "d: hour, night", "d: hour, morning"]
+        X = made.transform(days)
+        assert np.all(X[:, 1:] == X[0, 1:])
+        np.testing.assert_allclose(X[0, 1:], np.cos(2 * np.pi * (np.array([0.0, -0.25]) + 28 / 72)))
+
+    def test_parts_of_zoned_times_are_those_of_the_clock_there(self):
+        moments = pd.date_range("2022-12-05", periods=40, freq="D", tz="Europe/Berlin").to_series()
+        days = pd.DataFrame({"d": moments[moments.dt.day_of_week != 6]})
+        made = dates.Calendar().fit(days)
+        names = made.get_feature_names_out().tolist()
+        assert "d: Sunday" not in names
+        assert "d: hour, night" not in names
+        X = made.transform(days)
+        np.testing.assert_array_equal(X[:, names.index("d: Monday")] == 1, days["d"].dt.day_of_week == 0)
+        np.testing.assert_allclose(X[0, 0] % 1, 23 / 24)
+
+    @pytest.mark.parametrize("mark", ["T", " "])
+    def test_offsets_of_text(self, read, mark):
+        winter = [f"2022-12-05{mark}00:30:00+01:00", f"2022-12-06{mark}00:30:00+01:00"]
+        frame = read("d,y\n" + "".join(f"{one},1\n" for one in winter)).frame
+        assert frame["d"].dt.hour.tolist() == [0, 0]
+        both = read("d,y\n" + "".join(f"{one},1\n" for one in [*winter, f"2023-07-03{mark}00:30+0200"])).frame
+        assert kind_of(both["d"]) == "date"
+        for one in (frame, both):
+            days = np.floor(dates.local_days(one["d"]))
+            assert ((days + 3) % 7).tolist() == [0, 1, 0][: len(one)]  # Monday, Tuesday, Monday
+        np.testing.assert_allclose(np.diff(dates.as_days(both["d"])), [1.0, 209 - 1 / 24])
+        assert read(f"d,y\n2022-12-05{mark}00:30Z,1\n2022-12-05,2\n").frame["d"].dt.hour.tolist() == [0, 0]
 
 
 class TestCodes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta, timezone
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,9 @@ from onefit.cli.numerals import MISSING_MARKS, distinct
 
 ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
 ISO = "ISO8601"
+ZONE = (
+    r"(?P<clock>\d{2}:\d{2}[^+Z-]*)(?:Z|(?P<sign>[+-])(?P<hours>\d{2}):?(?P<minutes>\d{2})?)$"  # after a time
+)
 TIME = r"(?P<time>[T ]\d{1,2}:\d{2}(?P<seconds>:\d{2})?)?"
 NUMERIC = rf"(?P<first>\d{{1,2}})(?P<mark>[./-])(?P<second>\d{{1,2}})[./-](?P<year>\d{{4}}|\d{{2}}){TIME}"
 WRITTEN = {  # in one way only
@@ -29,6 +33,7 @@ WRITTEN = {  # in one way only
     r"\d{4}\.\d{1,2}\.\d{1,2}": "%Y.%m.%d",
 }
 YEAR, WEEK = 365.2425, 7.0
+SECONDS = 86_400.0  # of a day
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 SEASONS = 1.5  # years that must be covered before a season can be told from a trend
 WEEKS = 4  # the same for days of the week
@@ -75,9 +80,25 @@ def dates(column: pd.Series, format_: str) -> pd.Series | None:
     """A column of text as dates; None if some cell is not such a date."""
     cells = column.where(~column.isin(MISSING_MARKS))
     try:
-        return pd.to_datetime(cells, format=format_, utc=format_ == ISO)
+        moments = pd.to_datetime(cells, format=format_, utc=format_ == ISO)
     except (ValueError, TypeError):
         return None
+    return moments if format_ != ISO else _local(cells, moments)
+
+
+def _local(cells: pd.Series, moments: pd.Series) -> pd.Series:
+    """Moments in the zone that the cells are written in; the cells themselves where they differ in it."""
+    parts = cells.dropna().astype(str).str.strip().str.extract(ZONE)
+    offsets = {
+        timedelta(hours=int(f"{sign}{hours}"), minutes=int(f"{sign}{minutes}"))
+        for sign, hours, minutes in parts[["sign", "hours", "minutes"]]
+        .fillna({"sign": "+", "hours": "0", "minutes": "0"})
+        .drop_duplicates()
+        .itertuples(index=False)
+    }
+    if len(offsets) > 1:  # as of a clock that is put forward in summer
+        return cells
+    return moments.dt.tz_convert(timezone(offsets.pop())) if any(offsets) else moments
 
 
 def strays(column: pd.Series, format_: str) -> list[str]:
@@ -98,13 +119,23 @@ def told(formats: dict[str, tuple[str, bool]]) -> Iterator[str]:
 
 
 def as_days(column: pd.Series) -> pd.Series:
-    """Days since 1970, nan where missing."""
+    """Days since 1970, nan where missing; moments of several time zones are in their order."""
     try:
         is_date = types.is_datetime64_any_dtype(column)
         moments = pd.to_datetime(column, format=None if is_date else ISO, utc=True)
     except (ValueError, TypeError) as error:
         raise TableError(f"column {column.name!r} must hold dates: {one_line(error)}") from error
     return (moments - pd.to_datetime(0, utc=True)) / pd.to_timedelta(1, unit="D")
+
+
+def local_days(column: pd.Series) -> Array:
+    """The same by the calendar and the clock of the time zone that each moment is written in."""
+    if isinstance(column.dtype, pd.DatetimeTZDtype):
+        column = column.dt.tz_localize(None)
+    elif not types.is_datetime64_any_dtype(column):
+        text = column.dropna().astype(str).str.strip().str.replace(ZONE, r"\g<clock>", regex=True)
+        column = text.str.strip().reindex(column.index)
+    return as_days(column).to_numpy(np.float64)
 
 
 class Calendar(TransformerMixin, BaseEstimator):
@@ -121,7 +152,7 @@ class Calendar(TransformerMixin, BaseEstimator):
         """See what the dates cover."""
         self.feature_names_in_ = list(X.columns)
         self.n_features_in_ = X.shape[1]
-        self.parts_ = [_covered(as_days(X[name]).dropna().to_numpy()) for name in X.columns]
+        self.parts_ = [_covered(local_days(X[name])) for name in X.columns]
         return self
 
     def transform(self, X: pd.DataFrame) -> Array:
@@ -129,8 +160,8 @@ class Calendar(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         made = []
         for name, parts in zip(self.feature_names_in_, self.parts_, strict=True):
-            days = as_days(X[name]).to_numpy(np.float64)
-            made += [days, *(np.nan_to_num(PARTS[part](days)) for part in parts)]
+            days, local = as_days(X[name]), local_days(X[name])
+            made += [days, *(np.nan_to_num(PARTS[part](local)) for part in parts)]
         return np.column_stack(made)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
@@ -145,6 +176,7 @@ class Calendar(TransformerMixin, BaseEstimator):
 
 def _covered(days: Array) -> list[str]:
     parts: list[str] = []
+    days = days[~np.isnan(days)]
     if not len(days):
         return parts
     span = np.ptp(days)
@@ -153,13 +185,22 @@ def _covered(days: Array) -> list[str]:
     weekdays = np.unique(np.floor(days + 3) % WEEK)
     if span >= WEEKS * WEEK and len(days) >= WEEKS * WEEK and len(weekdays) > 1:
         parts += [WEEKDAYS[int(day)] for day in weekdays]
-    if np.any(days % 1):
+    if len(np.unique(_clock(days))) > 1:
         parts += ["hour, night", "hour, morning"]
     return parts
 
 
+def _clock(days: Array) -> Array:
+    """Time of day as a share of it, to the second: what is less may be rounding."""
+    return np.round(days * SECONDS) % SECONDS / SECONDS
+
+
 def _wave(period: float, shift: float) -> Any:
     return lambda days: np.cos(2.0 * np.pi * (days / period - shift))
+
+
+def _hour(shift: float) -> Any:
+    return lambda days: np.cos(2.0 * np.pi * (_clock(days) - shift))
 
 
 def _weekday(number: int) -> Any:
@@ -169,7 +210,7 @@ def _weekday(number: int) -> Any:
 PARTS = {  # 1970 began on a Thursday in winter
     "season, winter": _wave(YEAR, 0.0),
     "season, spring": _wave(YEAR, 0.25),
-    "hour, night": _wave(1.0, 0.0),
-    "hour, morning": _wave(1.0, 0.25),
+    "hour, night": _hour(0.0),
+    "hour, morning": _hour(0.25),
     **{name: _weekday(number) for number, name in enumerate(WEEKDAYS)},
 }

@@ -30,6 +30,8 @@ class Format:
         Formats of the dates of some columns, where they are known.
     codes : tuple of str
         Columns of digits that are no numbers, where they are known.
+    text : tuple of str
+        Columns of text, whatever it looks like, where they are known.
     """
 
     separator: str | None = None
@@ -39,6 +41,7 @@ class Format:
     day_first: bool | None = None
     columns: dict[str, str] = field(default_factory=dict)
     codes: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
 
 
 class Source(NamedTuple):
@@ -51,8 +54,9 @@ class Source(NamedTuple):
 
 def interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> Source:
     """Read columns of text as numbers or dates, where every cell is one."""
-    frame = frame.assign(**{name: _labels_of(frame[name]) for name in known.codes if name in frame.columns})
-    digits = [name for name in frame.columns if _is_text(frame[name])]
+    labels = [name for name in (*known.codes, *known.text) if name in frame.columns]
+    frame = frame.assign(**{name: _labels_of(frame[name]) for name in labels})
+    digits = [name for name in frame.columns if _is_text(frame[name]) and name not in known.text]
     codes = tuple(name for name in digits if name in known.codes or numerals.are_codes(frame[name]))
     text = [name for name in digits if name not in codes]
     guessed = _date_formats(frame[text], known)
@@ -73,7 +77,10 @@ def interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> S
         **{name: days[name] for name in formats},
     }
     columns = {name: one for name, (one, _) in formats.items()}
-    read = replace(known, decimal=decimal or None, columns=columns, codes=codes)
+    words = tuple(
+        name for name in frame.columns if name not in {*numbers, *formats, *codes} and _is_words(frame[name])
+    )
+    read = replace(known, decimal=decimal or None, columns=columns, codes=codes, text=words)
     notable = {name: one for name, one in written.items() if one != numerals.PLAIN}
     slips = {name: ("numbers", numerals.strays(frame[name])) for name in numeric if name not in numbers}
     slips |= {
@@ -99,6 +106,12 @@ def _is_text(column: pd.Series) -> bool:
         or types.is_datetime64_any_dtype(column)
         or isinstance(column.dtype, pd.CategoricalDtype)
     ) and not any(isinstance(value, bool) for value in column.dropna())
+
+
+def _is_words(column: pd.Series) -> bool:
+    """Whether all that a column holds is text, or categories of text."""
+    categorical = isinstance(column.dtype, pd.CategoricalDtype)
+    return types.infer_dtype(column.cat.categories if categorical else column, skipna=True) == "string"
 
 
 def _date_formats(text: pd.DataFrame, known: Format) -> dict[str, tuple[str, bool]]:

@@ -47,7 +47,8 @@ def predict_file(
 def read_like(file: str | Path, asked: Format, card: dict[str, Any], target: str | None = None) -> Source:
     """Read a table in the way that the model's own was written, where the file leaves it open."""
     known = card.get("format", {})
-    asked = replace(asked, columns=known.get("columns", {}), codes=tuple(known.get("codes", ())))
+    codes, text = tuple(known.get("codes", ())), tuple(known.get("text", ()))
+    asked = replace(asked, columns=known.get("columns", {}), codes=codes, text=text)
     source = read_table(file, asked, target)
     silent = source.format.decimal is None and asked.decimal is None
     if silent and known.get("decimal") == ",":

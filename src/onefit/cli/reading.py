@@ -120,7 +120,7 @@ def _text(path: Path, asked: Format) -> Source:
     source = interpreted(frame, known, tuple(notes))
     if source.format.decimal == "," and asked.decimal != ",":  # 1.234 was a thousand
         frame, _ = _parsed(path, known, header, as_text=True)
-        return interpreted(frame, replace(source.format, codes=known.codes), tuple(notes))
+        return interpreted(frame, replace(source.format, codes=known.codes, text=known.text), tuple(notes))
     return source
 
 
@@ -175,7 +175,8 @@ def _unnamed(place: int) -> str:
 def _parsed(
     path: Path, known: Format, header: Header, *, as_text: bool
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    frame = _cells(path, known, header, dtype=str if as_text else None, na_values=MISSING)
+    words = {place: str for place, name in enumerate(header.names) if name in known.text}
+    frame = _cells(path, known, header, dtype=str if as_text else words, na_values=MISSING)
     frame.columns = pd.Index(header.names)
     return _without_copies(frame, path)
 

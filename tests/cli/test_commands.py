@@ -364,33 +364,3 @@ def test_codes_in_tune_and_predict(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert "never seen" not in err
     assert float(out.splitlines()[1].split(",")[1]) > 2.5
-
-
-@pytest.mark.parametrize(
-    "levels",
-    [["1", "2", "3", "4A"], ["TRUE", "FALSE", "maybe"], ["1.0", "1.10", "2.0", "n/k"], ["007", "12", "x"]],
-)
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_text_is_read_as_text_where_no_cell_has_letters(tmp_path, capsys, levels, kind):
-    """The odd level is missing among new rows, which are then digits or truths to a reader."""
-    rng = np.random.default_rng(0)
-    level = np.resize(levels, 80)
-    frame = pd.DataFrame({"x": rng.normal(size=80), "level": level})
-    frame["y"] = frame["x"] + 3.0 * (level == levels[0]) + 0.1 * rng.normal(size=80)
-    if kind == "csv":
-        frame.to_csv(tmp_path / "t.csv", index=False)
-    else:
-        frame.astype({"level": "category"}).to_parquet(tmp_path / "t.parquet")
-    command = ["tune", str(tmp_path / f"t.{kind}"), "--target", "y", "--model", "ridge", "--audit", "0"]
-    assert run([*command, "--out", str(tmp_path / "o")]) == 0
-    capsys.readouterr()
-    (tmp_path / "new.csv").write_text(f"x,level\n0,{levels[0]}\n0,{levels[1]}\n0,\n", encoding="utf-8")
-    with pytest.warns(UserWarning, match="unknown categories"):
-        expected = saved.load(str(tmp_path / "o")).predict(
-            pd.DataFrame({"x": np.zeros(3), "level": [*levels[:2], None]})
-        )
-    assert run(["predict", str(tmp_path / "o"), str(tmp_path / "new.csv")]) == 0
-    out, err = capsys.readouterr()
-    assert "never seen" not in err
-    np.testing.assert_allclose([float(line.split(",")[1]) for line in out.splitlines()[1:]], expected)
-    assert expected[0] - expected[1] > 2.5

@@ -41,6 +41,17 @@ class TestNumbers:
         assert source.frame["share"].tolist() == [12.0, 5.0]
         assert "currency and percent signs were taken off price, share" in source.notes
 
+    def test_cells_that_differ_in_their_sign_are_pointed_out(self, read):
+        source = read("share,price,tax\n93.5%,$5,5%\n0.935,7 USD,0\n12 %,€7,0.0\n?,US$ 7,\n")
+        assert source.frame["share"].dropna().tolist() == [93.5, 0.935, 12.0]
+        assert source.notes[-2:] == (
+            "cells of share differ in their sign (% in 2, no sign in 1) and were read as they stand: "
+            "write all alike",
+            "cells of price differ in their sign ($ in 3, € in 1) and were read as they stand: "
+            "write all alike",
+        )
+        assert source.format.units == {"share": "% or no sign", "price": "$ or €", "tax": "%"}
+
     @pytest.mark.parametrize(
         ("cells", "expected"),
         [

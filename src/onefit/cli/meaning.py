@@ -32,6 +32,8 @@ class Format:
         Columns of digits that are no numbers, where they are known.
     text : tuple of str
         Columns of text, whatever it looks like, where they are known.
+    units : dict of str to str
+        Currencies and percent signs of columns of numbers.
     """
 
     separator: str | None = None
@@ -42,6 +44,7 @@ class Format:
     columns: dict[str, str] = field(default_factory=dict)
     codes: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
+    units: dict[str, str] = field(default_factory=dict)
 
 
 class Source(NamedTuple):
@@ -80,7 +83,9 @@ def interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> S
     words = tuple(
         name for name in frame.columns if name not in {*numbers, *formats, *codes} and _is_words(frame[name])
     )
-    read = replace(known, decimal=decimal or None, columns=columns, codes=codes, text=words)
+    signs = {name: one for name in written if {*(one := numerals.signs(frame[name]))} - {numerals.NO_SIGN}}
+    units = {name: " or ".join(sorted(one)) for name, one in signs.items()}
+    read = replace(known, decimal=decimal or None, columns=columns, codes=codes, text=words, units=units)
     notable = {name: one for name, one in written.items() if one != numerals.PLAIN}
     slips = {name: ("numbers", numerals.strays(frame[name])) for name in numeric if name not in numbers}
     slips |= {
@@ -91,7 +96,7 @@ def interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> S
     said = (
         *notes,
         *numerals.told(notable),
-        *_units(frame, written),
+        *_told_units(signs),
         *dates.told(formats),
         *_as_text(slips),
         *_as_codes([name for name in codes if name not in known.codes]),
@@ -122,14 +127,14 @@ def _date_formats(text: pd.DataFrame, known: Format) -> dict[str, tuple[str, boo
     }
 
 
-def _units(frame: pd.DataFrame, written: dict[str, numerals.Numerals]) -> list[str]:
-    """Say which columns had currencies or percent signs."""
-    with_sign = [
-        name
-        for name in written
-        if numerals.distinct(frame[name]).astype(str).str.contains(rf"%|{numerals.CURRENCY}").any()
-    ]
-    return [f"currency and percent signs were taken off {listed(with_sign, 6)}"] if with_sign else []
+def _told_units(signs: dict[str, dict[str, int]]) -> Iterator[str]:
+    """Say which columns had currencies or percent signs, and where cells differ in them."""
+    if signs:
+        yield f"currency and percent signs were taken off {listed(signs, 6)}"
+    for name, counts in signs.items():
+        if len(counts) > 1:
+            cells = listed([f"{sign} in {count}" for sign, count in counts.items()], 6)
+            yield f"cells of {name} differ in their sign ({cells}) and were read as they stand: write all alike"
 
 
 def _as_text(slips: dict[str, tuple[str, list[str]]]) -> Iterator[str]:

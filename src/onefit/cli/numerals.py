@@ -17,6 +17,8 @@ from onefit.cli.errors import listed
 MISSING_MARKS = ("?", "-", "--", "—", "n.a.", "n. a.", "k.A.", "k. A.")  # beside those of pandas
 NEARLY = 0.9  # share of the rows or distinct cells that are numbers, from which on the others look like slips
 CURRENCY = r"[$€£¥₹₽₩]|(?:US\$|USD|EUR|GBP|CHF|JPY|CNY|kr|Fr\.|Rs\.?)(?=[\s\d-]|$)"
+SAME = {"US$": "$", "USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "Fr.": "CHF", "Rs": "₹", "Rs.": "₹"}
+NO_SIGN = "no sign"
 SPACES = "  \u2009’'"  # between thousands, beside the mark itself
 SHORTEST_CODE = 3  # digits: hours, days and months have two
 SAMPLE = 2000  # distinct cells that decide how a column is written
@@ -65,6 +67,17 @@ def bare(cells: pd.Series) -> pd.Series:
     text = text.str.replace(r"^\((.*)\)$", r"-\1", regex=True).str.replace("−", "-")
     text = text.str.replace(CURRENCY, "", regex=True).str.replace(r"\s*%$", "", regex=True)
     return text.str.strip().str.replace(r"^([+-])\s+", r"\1", regex=True)
+
+
+def signs(column: pd.Series) -> dict[str, int]:
+    """Currencies and percent signs of a column of text, and how many cells have each; zeros need none."""
+    present = column.dropna()
+    text = present[~present.isin(MISSING_MARKS)].astype(str)
+    found = text.str.extract(f"(%|{CURRENCY})")[0]
+    known = found[found.notna() | ~text.str.fullmatch("[+-]?[0.,]+")]
+    return {
+        str(sign): int(count) for sign, count in known.replace(SAME).fillna(NO_SIGN).value_counts().items()
+    }
 
 
 def distinct(column: pd.Series) -> pd.Series:

@@ -15,6 +15,7 @@ from onefit._typing import Array
 from onefit.cli import files, intervals, saved
 from onefit.cli.errors import TableError, listed, naming, suggest
 from onefit.cli.meaning import Format, Source
+from onefit.cli.numerals import NO_SIGN
 from onefit.cli.preprocessing import MISSING_LEVEL, as_levels
 from onefit.cli.printed import say
 from onefit.cli.reading import read_table
@@ -52,8 +53,26 @@ def read_like(file: str | Path, asked: Format, card: dict[str, Any], target: str
     source = read_table(file, asked, target)
     silent = source.format.decimal is None and asked.decimal is None
     if silent and known.get("decimal") == ",":
-        return read_table(file, replace(asked, decimal=",", thousands=known.get("thousands")), target)
-    return source
+        source = read_table(file, replace(asked, decimal=",", thousands=known.get("thousands")), target)
+    return source._replace(notes=(*source.notes, *_other_units(source, card)))
+
+
+def _other_units(source: Source, card: dict[str, Any]) -> Iterator[str]:
+    """Say which numbers are written with other signs than where the model was fitted."""
+    there, here = card.get("format", {}).get("units"), source.format.units
+    if there is None:  # written by an earlier version
+        return
+    used = [name for name in (*card["missing"], card["target"]) if name in source.frame]
+    pairs = {
+        name: (here.get(name, NO_SIGN), there.get(name, NO_SIGN))
+        for name in used
+        if kind_of(source.frame[name]) == "number" and source.frame[name].fillna(0).any()
+    }
+    for new, old in dict.fromkeys(pair for pair in pairs.values() if pair[0] != pair[1]):
+        yield (
+            f"{listed([name for name in pairs if pairs[name] == (new, old)], 6)} with {new} here, and with "
+            f"{old} where the model was fitted: the numbers were taken as they stand; write both alike"
+        )
 
 
 def features_of(pipeline: Any, frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,82 @@
+"""Rows for a saved model that are written otherwise than those that it was fitted on."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+
+from onefit.cli import run, saved
+
+
+def table(n=80, **columns):
+    """Numbers x and y, and columns of which y may depend on one."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=n)
+    return pd.DataFrame({"x": x, **columns, "y": x + 0.1 * rng.normal(size=n)})
+
+
+def tuned(path, *more):
+    """Tune on a file, and return where the model is."""
+    out = path.parent / "model"
+    command = ["tune", str(path), "--target", "y", "--model", "ridge", "--audit", "0", *more]
+    assert run([*command, "--out", str(out)]) == 0
+    return str(out)
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [["1", "2", "3", "4A"], ["TRUE", "FALSE", "maybe"], ["1.0", "1.10", "2.0", "n/k"], ["007", "12", "x"]],
+)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_text_is_read_as_text_where_no_cell_has_letters(tmp_path, capsys, levels, kind):
+    """The odd level is missing among new rows, which are then digits or truths to a reader."""
+    frame = table(level=np.resize(levels, 80))
+    frame["y"] += 3.0 * (frame["level"] == levels[0])
+    path = tmp_path / f"t.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else frame.astype({"level": "category"}).to_parquet(path)
+    model = tuned(path)
+    capsys.readouterr()
+    (tmp_path / "new.csv").write_text(f"x,level\n0,{levels[0]}\n0,{levels[1]}\n0,\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match="unknown categories"):
+        expected = saved.load(model).predict(pd.DataFrame({"x": np.zeros(3), "level": [*levels[:2], None]}))
+    assert run(["predict", model, str(tmp_path / "new.csv")]) == 0
+    out, err = capsys.readouterr()
+    assert "never seen" not in err
+    np.testing.assert_allclose([float(line.split(",")[1]) for line in out.splitlines()[1:]], expected)
+    assert expected[0] - expected[1] > 2.5
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_other_signs_than_those_of_the_model_are_told(tmp_path, capsys, kind):
+    frame = table(40, share=np.linspace(1, 99, 40), price=np.linspace(99, 1, 40) ** 2)
+    signed = frame.assign(
+        share=[f"{one}%" for one in frame["share"]], price=[f"${one}" for one in frame["price"]]
+    )
+    signed.to_csv(tmp_path / "t.csv", index=False)
+    model = tuned(tmp_path / "t.csv")
+    capsys.readouterr()
+    new = tmp_path / f"new.{kind}"
+    plain = frame.assign(share=frame["share"] / 100)
+    plain.to_csv(new, index=False) if kind == "csv" else plain.to_parquet(new)
+    assert run(["predict", model, str(new)]) == 0
+    err = capsys.readouterr().err
+    assert "share with no sign here, and with % where the model was fitted: the numbers were taken" in err
+    assert "price with no sign here, and with $ where the model was fitted" in err
+    assert run(["predict", model, str(tmp_path / "t.csv")]) == 0
+    assert "where the model was fitted" not in capsys.readouterr().err
+
+
+def test_a_model_that_knows_of_no_signs_still_predicts(tmp_path, capsys):
+    """One that was saved before they were kept."""
+    table(share=[f"{k}%" for k in range(80)]).to_csv(tmp_path / "t.csv", index=False)
+    path = Path(tuned(tmp_path / "t.csv")) / "model.skops"
+    pipeline = saved.load(str(path))
+    card = saved.card_of(pipeline)
+    card["format"] = {name: card["format"][name] for name in ("decimal", "columns", "codes")}
+    path.write_bytes(skops.io.dumps(pipeline))
+    table(share=range(80)).to_csv(tmp_path / "new.csv", index=False)
+    capsys.readouterr()
+    assert run(["predict", str(path), str(tmp_path / "new.csv")]) == 0
+    assert capsys.readouterr().err == ""

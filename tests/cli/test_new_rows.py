@@ -80,3 +80,63 @@ def test_a_model_that_knows_of_no_signs_still_predicts(tmp_path, capsys):
     capsys.readouterr()
     assert run(["predict", str(path), str(tmp_path / "new.csv")]) == 0
     assert capsys.readouterr().err == ""
+
+
+DAYS = pd.date_range("2020-01-01", periods=80, freq="9D")
+
+
+@pytest.mark.parametrize("fitted", ["%m/%d/%Y", "%Y-%m-%d", "%d.%m.%Y"])
+@pytest.mark.parametrize("new", ["%Y-%m-%d", "%d.%m.%Y", "%b %d, %Y", "%d/%m/%Y"])
+def test_dates_in_another_format(tmp_path, capsys, fitted, new):
+    frame = table(day=DAYS)
+    frame["y"] += np.arange(80) / 8
+    frame.assign(day=DAYS.strftime(fitted)).to_csv(tmp_path / "t.csv", index=False)
+    model = tuned(tmp_path / "t.csv")
+    expected = saved.load(model).predict(frame)
+    frame.assign(day=DAYS.strftime(new)).to_csv(tmp_path / "new.csv", index=False)
+    capsys.readouterr()
+    assert run(["predict", model, str(tmp_path / "new.csv")]) == 0
+    out, err = capsys.readouterr()
+    assert "read as text" not in err
+    np.testing.assert_allclose([float(line.split(",")[1]) for line in out.splitlines()[1:]], expected)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "cells", "says"),
+    [
+        (
+            "%Y-%m-%d",
+            ["01/02/2020", "03/04/2020"],
+            "dates such as 2024-01-31, but row 0 has '01/02/2020'; --day-first",
+        ),
+        ("%d.%m.%Y", ["01.02.2020", "soon"], "dates written %d.%m.%Y, but row 1 has 'soon' (rows are"),
+        ("%Y-%m-%d", ["2020-01-31", "soon"], "dates such as 2024-01-31, but row 1 has 'soon' (rows are"),
+        ("%m/%d/%Y", ["20200131", "20200201"], "dates written %m/%d/%Y, but row 0 has '20200131' (rows"),
+        ("%Y-%m-%d", ["43861", "43862"], "dates such as 2024-01-31, but row 0 has '43861' (rows are"),
+    ],
+)
+@pytest.mark.parametrize("command", ["predict", "loo"])
+def test_what_is_no_date_is_named(tmp_path, capsys, fitted, cells, says, command):
+    table(day=DAYS.strftime(fitted)).to_csv(tmp_path / "t.csv", index=False)
+    model = tuned(tmp_path / "t.csv")
+    table(n=4, day=np.resize(cells, 4)).to_csv(tmp_path / "new.csv", index=False)
+    capsys.readouterr()
+    more = ["--target", "y"] if command == "loo" else []
+    assert run([command, model, str(tmp_path / "new.csv"), *more]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert f"new.csv: column 'day' must hold {says}" in err
+
+
+def test_which_of_day_and_month_comes_first_can_be_said(tmp_path, capsys):
+    table(day=DAYS.strftime("%m/%d/%Y")).to_csv(tmp_path / "t.csv", index=False)
+    model = tuned(tmp_path / "t.csv")
+    new = pd.DataFrame({"x": [0.0, 0.0], "day": ["01/02/2020", "03/04/2020"]})
+    new.to_csv(tmp_path / "new.csv", index=False)
+    for option, form in (("--month-first", "%m/%d/%Y"), ("--day-first", "%d/%m/%Y")):
+        capsys.readouterr()
+        assert run(["predict", model, str(tmp_path / "new.csv"), option]) == 0
+        out = capsys.readouterr().out
+        expected = saved.load(model).predict(new.assign(day=pd.to_datetime(new["day"], format=form)))
+        np.testing.assert_allclose([float(line.split(",")[1]) for line in out.splitlines()[1:]], expected)

@@ -45,10 +45,9 @@ class TestNumbers:
         source = read("share,price,tax\n93.5%,$5,5%\n0.935,7 USD,0\n12 %,€7,0.0\n?,US$ 7,\n")
         assert source.frame["share"].dropna().tolist() == [93.5, 0.935, 12.0]
         assert source.notes[-2:] == (
-            "cells of share differ in their sign (% in 2, no sign in 1) and were read as they stand: "
+            "cells of share differ in their sign (% in 2, no sign in 1) and were read as they are: "
             "write all alike",
-            "cells of price differ in their sign ($ in 3, € in 1) and were read as they stand: "
-            "write all alike",
+            "cells of price differ in their sign ($ in 3, € in 1) and were read as they are: write all alike",
         )
         assert source.format.units == {"share": "% or no sign", "price": "$ or €", "tax": "%"}
 

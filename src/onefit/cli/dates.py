@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from onefit._typing import Array
-from onefit.cli.errors import TableError, listed, one_line
+from onefit.cli.errors import RowError, listed
 from onefit.cli.numerals import MISSING_MARKS, distinct
 
 ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
@@ -103,10 +103,27 @@ def _local(cells: pd.Series, moments: pd.Series) -> pd.Series:
 
 def strays(column: pd.Series, format_: str) -> list[str]:
     """Distinct cells that are no such dates."""
+    return [str(cell) for cell in _strange(column, format_).unique()]
+
+
+def _strange(column: pd.Series, format_: str) -> pd.Series:
     present = column.dropna()
     present = present[~present.isin(MISSING_MARKS)]
-    found = pd.to_datetime(present, format=format_, utc=format_ == ISO, errors="coerce")
-    return [str(cell) for cell in present[found.isna()].unique()]
+    found = pd.to_datetime(present.astype(str), format=format_, utc=format_ == ISO, errors="coerce")
+    return present[found.isna()]
+
+
+def refusal(column: pd.Series, format_: str = ISO) -> RowError:
+    """What is wrong with a column that ought to hold dates."""
+    written = "such as 2024-01-31" if format_ == ISO else f"written {format_}"
+    strange = _strange(column, format_)
+    cells = strange if len(strange) else column.dropna()
+    form = None if types.is_numeric_dtype(column) else date_format(column)
+    settled = "; --day-first or --month-first says how they are to be read" if form and form[1] else ""
+    return RowError(
+        f"column {column.name!r} must hold dates {written}, but row {cells.index[0]} has "
+        f"{str(cells.iloc[0])!r}{settled}"
+    )
 
 
 def told(formats: dict[str, tuple[str, bool]]) -> Iterator[str]:
@@ -124,7 +141,7 @@ def as_days(column: pd.Series) -> pd.Series:
         is_date = types.is_datetime64_any_dtype(column)
         moments = pd.to_datetime(column, format=None if is_date else ISO, utc=True)
     except (ValueError, TypeError) as error:
-        raise TableError(f"column {column.name!r} must hold dates: {one_line(error)}") from error
+        raise refusal(column) from error
     return (moments - pd.to_datetime(0, utc=True)) / pd.to_timedelta(1, unit="D")
 
 

@@ -120,11 +120,15 @@ def _is_words(column: pd.Series) -> bool:
 
 
 def _date_formats(text: pd.DataFrame, known: Format) -> dict[str, tuple[str, bool]]:
-    return {
-        name: (known.columns[name], False) if name in known.columns else one
-        for name in text.columns
-        if (one := dates.date_format(text[name], known.day_first)) is not None
-    }
+    """Formats of columns of dates: known ones where the cells have them, others where they leave no doubt."""
+    found = {}
+    for name, column in text.items():
+        own, seen = known.columns.get(str(name)), dates.date_format(column, known.day_first)
+        if own and known.day_first is None and column.notna().any() and dates.dates(column, own) is not None:
+            found[str(name)] = (own, False)
+        elif seen is not None and not (own and seen[1]):
+            found[str(name)] = seen
+    return found
 
 
 def _told_units(signs: dict[str, dict[str, int]]) -> Iterator[str]:
@@ -133,8 +137,8 @@ def _told_units(signs: dict[str, dict[str, int]]) -> Iterator[str]:
         yield f"currency and percent signs were taken off {listed(signs, 6)}"
     for name, counts in signs.items():
         if len(counts) > 1:
-            cells = listed([f"{sign} in {count}" for sign, count in counts.items()], 6)
-            yield f"cells of {name} differ in their sign ({cells}) and were read as they stand: write all alike"
+            each = listed([f"{sign} in {count}" for sign, count in counts.items()], 6)
+            yield f"cells of {name} differ in their sign ({each}) and were read as they are: write all alike"
 
 
 def _as_text(slips: dict[str, tuple[str, list[str]]]) -> Iterator[str]:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from onefit._typing import Array
-from onefit.cli import files, intervals, saved
+from onefit.cli import dates, files, intervals, saved
 from onefit.cli.errors import TableError, listed, naming, suggest
 from onefit.cli.meaning import Format, Source
 from onefit.cli.numerals import NO_SIGN
@@ -93,7 +93,26 @@ def features_of(pipeline: Any, frame: pd.DataFrame) -> pd.DataFrame:
             f"there is no column {listed(list(map(repr, missing)), 8)} ({len(missing)} of the {len(names)} "
             f"that the model needs){hint or ': add it, empty if it is unknown'}"
         )
-    return frame[list(names)]
+    frame = frame[list(names)]
+    _check_dates(pipeline, frame)
+    return frame
+
+
+def _check_dates(pipeline: Any, frame: pd.DataFrame) -> None:
+    """Refuse what is no date where the model was fitted on dates."""
+    formats = saved.card_of(pipeline).get("format", {}).get("columns", {})
+    made = _transformer(pipeline, "date")
+    for name in [] if made is None else made.feature_names_in_:
+        if kind_of(frame[name]) != "date" and frame[name].notna().any():
+            raise dates.refusal(frame[name], formats.get(name, dates.ISO))
+
+
+def _transformer(pipeline: Any, kind: str) -> Any | None:
+    """What reads columns of a kind; None if there are none, or the model is not of ``onefit tune``."""
+    try:
+        return pipeline.named_steps["preprocessing"].named_transformers_[kind]
+    except (AttributeError, KeyError):
+        return None
 
 
 def _predictions(pipeline: Any, card: dict[str, Any], frame: pd.DataFrame, coverage: float | None) -> Any:
@@ -146,9 +165,8 @@ def _made_up(pipeline: Any, frame: pd.DataFrame, card: dict[str, Any]) -> Iterat
 
 def _unseen(pipeline: Any, frame: pd.DataFrame) -> list[tuple[str, int, str]]:
     """Column, number of rows and an example of levels that the encoder does not know."""
-    try:
-        text = pipeline.named_steps["preprocessing"].named_transformers_["text"]
-    except (AttributeError, KeyError):
+    text = _transformer(pipeline, "text")
+    if text is None:
         return []
     found = []
     for column, known in zip(text.feature_names_in_, text.named_steps["encode"].categories_, strict=True):

@@ -51,6 +51,42 @@ class TestReading:
         frame.to_parquet(tmp_path / "t.parquet")
         pd.testing.assert_frame_equal(read_table(tmp_path / "t.parquet"), frame)
 
+    @pytest.mark.parametrize(
+        ("index", "columns"),
+        [
+            (pd.date_range("2020-01-01", periods=60, name="day"), ["day"]),
+            (pd.RangeIndex(60, name="person"), ["person"]),
+            (pd.Index([f"p{k // 4}" for k in range(60)]), ["Unnamed: 0"]),
+            (pd.MultiIndex.from_product([range(6), range(10)], names=["site", None]), ["site", "Unnamed: 1"]),
+        ],
+    )
+    def test_an_index_of_parquet_is_columns(self, tmp_path, frame, index, columns):
+        frame.set_index(index).to_parquet(tmp_path / "t.parquet")
+        source = reading.read_table(tmp_path / "t.parquet")
+        assert list(source.frame) == [*columns, *frame]
+        expected = index.to_frame(index=False, name=columns)
+        pd.testing.assert_frame_equal(
+            source.frame[columns], expected, check_dtype=False, check_column_type=False
+        )
+        assert source.notes == (f"the index was read as {', '.join(map(repr, columns))}",)
+
+    def test_rows_that_are_numbered_on_have_no_names(self, tmp_path, frame):
+        frame.set_index(pd.RangeIndex(7, 67)).to_parquet(tmp_path / "t.parquet")
+        pd.testing.assert_frame_equal(read_table(tmp_path / "t.parquet"), frame)
+
+    def test_an_index_beside_a_column_of_its_name(self, tmp_path, frame):
+        frame.set_index(frame["age"]).to_parquet(tmp_path / "t.parquet")
+        assert list(read_table(tmp_path / "t.parquet")) == list(frame)
+
+    def test_lists_and_structures_are_left_out(self, tmp_path, frame):
+        path = tmp_path / "t.parquet"
+        frame.assign(tags=[["a", "b"]] * 60, at=[{"x": 1}] * 60).to_parquet(path)
+        source = reading.read_table(path)
+        pd.testing.assert_frame_equal(source.frame, frame)
+        assert source.notes == ("tags, at: lists or structures, which were left out",)
+        with pytest.raises(TableError, match="target 'tags' holds lists or structures: choose"):
+            reading.read_table(path, target="tags")
+
     def test_decimal_commas_between_semicolons(self, tmp_path):
         (tmp_path / "t.csv").write_text("a;b\n1,5;2\n2,5;3\n")
         assert read_table(tmp_path / "t.csv")["a"].tolist() == [1.5, 2.5]

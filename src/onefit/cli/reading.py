@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from pyarrow import parquet
 from pyarrow.lib import ArrowException
+from pyarrow.types import is_nested
 
 from onefit.cli import marks, numerals
 from onefit.cli.encodings import CHUNK, encoding_of, is_gzip, opened
-from onefit.cli.errors import TableError, one_line, suggest
+from onefit.cli.errors import TableError, listed, one_line, suggest
 from onefit.cli.meaning import Format, Source, interpreted
 
 PARQUET = (".parquet", ".pq")
@@ -34,7 +36,7 @@ def read_table(path: str | Path, asked: Format | None = None, target: str | None
     Text may be compressed with gzip, in UTF-8 or an older encoding, with decimal points or commas, currencies
     and percent signs.  Digits with leading zeros are codes, and stay text.  Empty cells and ``?``, ``NA``,
     ``nan``, ``null``, … are missing; in a target of text ``None`` and ``null`` are labels.  Where the header
-    is one cell short, rows begin with their names.
+    is one cell short, rows begin with their names; an index of Parquet is columns.
 
     Parameters
     ----------
@@ -57,7 +59,9 @@ def read_table(path: str | Path, asked: Format | None = None, target: str | None
     _check_path(path)
     try:
         is_parquet = path.suffix.lower() in PARQUET
-        source = _parquet(path, asked) if is_parquet else _with_labels(_text(path, asked), path, target)
+        source = (
+            _parquet(path, asked, target) if is_parquet else _with_labels(_text(path, asked), path, target)
+        )
     except (OSError, EOFError, zlib.error) as error:
         raise TableError(f"{path} cannot be read: {one_line(error)}") from error
     except UnicodeDecodeError as error:
@@ -88,11 +92,26 @@ def _check_path(path: Path) -> None:
         raise TableError(f"{path} is a spreadsheet: save the sheet as CSV and use that file")
 
 
-def _parquet(path: Path, asked: Format) -> Source:
-    frame = pd.read_parquet(path)
+def _parquet(path: Path, asked: Format, target: str | None) -> Source:
+    nested = [field.name for field in parquet.read_schema(path) if is_nested(field.type)]
+    if target in nested:
+        raise TableError(f"{path}: target {target!r} holds lists or structures: choose a number or a label")
+    others = [name for name in parquet.read_schema(path).names if name not in nested] if nested else None
+    frame, notes = _with_index(pd.read_parquet(path, columns=others))
     frame.columns = [str(name).strip() for name in frame.columns]
-    frame, notes = _without_copies(frame, path)
-    return interpreted(frame, asked, notes)
+    if nested:
+        notes += (f"{listed(nested, 6)}: lists or structures, which were left out",)
+    frame, copies = _without_copies(frame, path)
+    return interpreted(frame, asked, (*notes, *copies))
+
+
+def _with_index(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """An index as columns, unless it only numbers the rows."""
+    if isinstance(frame.index, pd.RangeIndex) and frame.index.name is None:
+        return frame, ()
+    names = [_unnamed(k) if name is None else name for k, name in enumerate(frame.index.names)]
+    said = f"the index was read as {listed([repr(str(name)) for name in names], 6)}"
+    return frame.reset_index(names=names, allow_duplicates=True), (said,)
 
 
 # --- text ------------------------------------------------------------------------------------------

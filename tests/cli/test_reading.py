@@ -184,6 +184,11 @@ class TestText:
         source = read("a,b\nä,1\nö,2\n".encode("utf-16"))
         assert source.frame["a"].tolist() == ["ä", "ö"]
 
+    @pytest.mark.parametrize("name", ["utf-8-sig", "utf_8_sig", "UTF8", "U8"])
+    @pytest.mark.parametrize("mark", ["", "\ufeff"])
+    def test_names_of_utf_8(self, read, name, mark):
+        assert list(read(f"{mark}ä,b\nx,1\n", encoding=name).frame) == ["ä", "b"]
+
     def test_a_late_byte(self, read):
         source = read(("a,b\n" + "x,1\n" * 400_000).encode() + "é,2\n".encode("latin-1"))
         assert source.frame["a"].iloc[-1] == "é"

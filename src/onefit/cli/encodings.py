@@ -36,13 +36,20 @@ def opened(path: Path, encoding: str | None = None) -> IO[Any]:
     return opener(path, "rb") if encoding is None else opener(path, "rt", encoding=encoding, newline="")
 
 
+def known_encoding(asked: str) -> str:
+    """An encoding of text by the name that Python has for it."""
+    try:
+        " ".encode(asked)  # of a codec that is not of text, such as hex, this is a LookupError too
+        name = codecs.lookup(asked).name
+    except (LookupError, ValueError) as error:
+        raise TableError(f"there is no encoding {asked!r} of text; try utf-8, cp1252 or latin-1") from error
+    return UTF8 if name == "utf-8" else name
+
+
 def encoding_of(path: Path, asked: str | None) -> tuple[str, list[str]]:
     """The encoding of a file, and a word on it where it is not UTF-8."""
     if asked:
-        try:
-            return codecs.lookup(asked).name.replace("utf-8", UTF8), []
-        except LookupError as error:
-            raise TableError(f"there is no encoding {asked!r}; try utf-8, cp1252 or latin-1") from error
+        return known_encoding(asked), []
     decoder, chunk = codecs.getincrementaldecoder("utf-8")(), b""
     try:
         for chunk in _bytes(path):

@@ -64,10 +64,11 @@ def read_table(path: str | Path, asked: Format | None = None, target: str | None
         )
     except (OSError, EOFError, zlib.error) as error:
         raise TableError(f"{path} cannot be read: {one_line(error)}") from error
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
+        at = f"byte {error.start}" if isinstance(error, UnicodeDecodeError) else one_line(error)
         raise TableError(
-            f"{path} is not a table in {error.encoding} text (byte {error.start}): name its --encoding, or "
-            "save it as CSV UTF-8"
+            f"{path} is not a table in {getattr(error, 'encoding', asked.encoding)} text ({at}): name its "
+            "--encoding, or save it as CSV UTF-8"
         ) from error
     except (pd.errors.ParserError, csv.Error, ArrowException) as error:
         raise TableError(f"{path} is not a table: {one_line(error)}") from error

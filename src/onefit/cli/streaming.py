@@ -27,6 +27,7 @@ from onefit.blocks.fitted import PreparedRows
 from onefit.cli import families, files, results, saved, words
 from onefit.cli.choices import COMPARED
 from onefit.cli.coefficients import TOP
+from onefit.cli.encodings import known_encoding
 from onefit.cli.errors import TableError, listed, naming, require_column
 from onefit.cli.meaning import Format
 from onefit.cli.numerals import MISSING_MARKS, are_codes
@@ -118,6 +119,8 @@ def tune_stream(path: Path, roles: Roles, asked: Format, wish: Any) -> None:
         Something was asked for, or is in the table, that needs all rows at once.
     """
     _refuse(roles, wish)
+    if asked.encoding:
+        known_encoding(asked.encoding)
     with files.folder(wish.out, FILES, force=wish.force) as folder, naming(path, PASSES):
         dataset = _dataset(path, asked)
         names = _features(dataset.schema, roles)

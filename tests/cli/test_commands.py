@@ -1,6 +1,5 @@
 """What the commands promise beside their numbers: safety, intervals, comparisons, options from a file."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -183,7 +182,7 @@ class TestIntervals:
     def test_too_few_rows_are_told(self, done, tmp_path, capsys):
         table(3).to_csv(tmp_path / "new.csv", index=False)
         assert run(["predict", str(done / "full"), str(tmp_path / "new.csv"), "--interval", "0.999"]) == 0
-        assert "60 left-out rows are too few for intervals of" in capsys.readouterr().err
+        assert "60 left-out rows are too few for intervals of 99.9%: they are" in capsys.readouterr().err
 
     def test_classes_have_none(self, tmp_path, capsys):
         table().to_csv(tmp_path / "t.csv", index=False)
@@ -200,94 +199,6 @@ class TestIntervals:
         assert run([*command, "--out", str(tmp_path / "o")]) == 0
         assert run(["predict", str(tmp_path / "o"), str(tmp_path / "t.csv"), "--interval", "0.9"]) == 2
         assert "--interval is for numbers" in capsys.readouterr().err
-
-
-class TestCompare:
-    def test_the_better_model_is_found_by_paired_differences(self, done, capsys):
-        assert run(["compare", str(done / "full"), str(done / "poor")]) == 0
-        out = capsys.readouterr().out
-        a, b = (pd.read_csv(done / name / "predictions.csv")["loss"] for name in ("full", "poor"))
-        difference = b - a
-        assert "+" + with_error(difference.mean(), difference.std() / np.sqrt(60)) in out
-        assert out.splitlines()[-1] == f"{done / 'full'} is clearly better."
-
-    @pytest.mark.parametrize("role", ["--weights", "--groups"])
-    def test_the_risk_is_that_of_the_results(self, tmp_path, capsys, role):
-        rng = np.random.default_rng(0)
-        column = rng.integers(1, 9, 60)
-        frame = table().assign(extra=column)
-        if role == "--groups":
-            frame["y"] += 3 * np.random.default_rng(1).normal(size=9)[column]
-        frame.to_csv(tmp_path / "t.csv", index=False)
-        words = [
-            "tune",
-            str(tmp_path / "t.csv"),
-            "--target",
-            "y",
-            "--model",
-            "ridge",
-            "--audit",
-            "0",
-            role,
-            "extra",
-        ]
-        for name, more in (("full", []), ("poor", ["--drop", "x"])):
-            assert run([*words, *more, "--out", str(tmp_path / name)]) == 0
-        capsys.readouterr()
-        assert run(["compare", str(tmp_path / "full"), str(tmp_path / "poor")]) == 0
-        told = capsys.readouterr().out
-        for name in ("full", "poor"):
-            about = json.loads((tmp_path / name / "summary.json").read_text())
-            assert f" {with_error(*about['models'][0]['risk'])}" in told
-
-    def test_other_weights_are_refused(self, done, tmp_path, capsys):
-        for name in ("summary.json", "predictions.csv"):
-            (tmp_path / name).write_bytes((done / "full" / name).read_bytes())
-        rows = pd.read_csv(tmp_path / "predictions.csv")
-        rows.assign(weight=np.arange(len(rows))).to_csv(tmp_path / "predictions.csv", index=False)
-        assert run(["compare", str(done / "poor"), str(tmp_path)]) == 2
-        assert "have different weights: they cannot be compared" in capsys.readouterr().err
-
-    def test_the_same_is_a_tie(self, done, capsys):
-        assert run(["compare", str(done / "full"), str(done / "full")]) == 2
-        assert "named twice" in capsys.readouterr().err
-
-    def test_other_targets_are_refused(self, done, tmp_path, capsys):
-        for name in ("summary.json", "predictions.csv"):
-            (tmp_path / name).write_bytes((done / "poor" / name).read_bytes())
-        rows = pd.read_csv(tmp_path / "predictions.csv")
-        rows.loc[3, "y"] += 1
-        rows.to_csv(tmp_path / "predictions.csv", index=False)
-        assert run(["compare", str(done / "full"), str(tmp_path)]) == 2
-        assert "different targets in row 3" in capsys.readouterr().err
-        about = json.loads((tmp_path / "summary.json").read_text())
-        (tmp_path / "summary.json").write_text(json.dumps(about | {"target": "q"}))
-        assert run(["compare", str(done / "full"), str(tmp_path)]) == 2
-        assert "differ in their target, 'y' and 'q'" in capsys.readouterr().err
-
-    @pytest.mark.parametrize(
-        ("summary", "rows", "said"),
-        [
-            ("[1]", None, "summary.json is not a result of onefit tune: it holds no target, no loss"),
-            (
-                '{"target": "y", "loss": "squared"}',
-                None,
-                "holds no best, no left_out, no column; name a folder",
-            ),
-            ("", None, "summary.json is not a result of onefit tune: Expecting value"),
-            (
-                None,
-                "a,b\n1,2\n",
-                "predictions.csv is not a result of onefit tune: it holds no row, no y, no loss",
-            ),
-        ],
-    )
-    def test_foreign_files_are_named(self, done, tmp_path, capsys, summary, rows, said):
-        for name, text in (("summary.json", summary), ("predictions.csv", rows)):
-            own = (done / "full" / name).read_text() if text is None else text
-            (tmp_path / name).write_text(own)
-        assert run(["compare", str(done / "full"), str(tmp_path)]) == 2
-        assert said in capsys.readouterr().err
 
 
 class TestConfig:

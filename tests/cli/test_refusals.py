@@ -63,6 +63,8 @@ FILES = {  # content, further arguments, what the message must say
         "such as '0.5 kg': write it as plain numbers if it is a number with a unit",
     ),
     "free text target": (column([f"word {k}" for k in range(20)]), [], "has 20 classes in 20 rows"),
+    "two rows of classes": ("a,y\n1.5,no\n2.5,yes\n", [], "has 2 classes in 2 rows, which are too few: each"),
+    "three rows of classes": (column(["no", "yes", "yes"]), [], "has 2 classes in 3 rows, which are too few"),
     "class of one row": (column(["a"] * 9 + ["b"]), [], "class 'b' of target 'y' has a single row"),
     "too many classes": (column([f"c{k % 60}" for k in range(300)]), [], "has 60 classes, such as"),
     "text among numbers": (

@@ -222,6 +222,13 @@ class TestSplit:
         whole = split(frame.assign(y=[0.0, 1.0] * 30), "y")
         assert whole.y.dtype == np.int64
 
+    def test_categories_of_no_row_are_no_classes(self, frame):
+        labels = pd.Categorical(["no", "yes"] * 30, categories=["no", "maybe", "yes"])
+        assert split(frame.assign(y=labels), "y", "binary").y.tolist() == ["no", "yes"] * 30
+        single = pd.Categorical(["no"] * 59 + ["yes"], categories=["no", "maybe", "yes"])
+        with pytest.raises(TableError, match="class 'yes' of target 'y' has a single row"):
+            split(frame.assign(y=single), "y")
+
     @pytest.mark.parametrize(
         ("target", "task", "message"),
         [

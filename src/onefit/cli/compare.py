@@ -84,7 +84,7 @@ def compare_folders(places: tuple[str, ...]) -> None:
             "different questions. Tune all with the same --groups or --time."
         )
         return
-    tied = [name for name, (more, error) in above.items() if name != best and more < 2.0 * error]
+    tied = [name for name, (more, error) in above.items() if name != best and more <= 2.0 * error]
     unsure = f"{best} has the smallest risk; {' and '.join(tied)} cannot be told apart from it by these rows."
     say(unsure if tied else f"{best} is clearly better.")
 
@@ -114,6 +114,13 @@ def read_result(place: str) -> Result:
     if lacking:
         raise TableError(
             f"{folder / name} is not a result of onefit tune: it holds no {', no '.join(lacking)}; {A_RESULT}"
+        )
+    every = None if about["left_out"] == "time" else about.get("rows")
+    judged = about.get("judged", every)  # which earlier versions have not counted
+    if judged not in (None, len(rows)):
+        raise TableError(
+            f"{folder / name} has {len(rows)} rows where {judged} were judged: it was cut or changed; run "
+            "onefit tune again"
         )
     return Result(place, about, rows.set_index("row"))
 

@@ -139,7 +139,7 @@ def _interval(
     found = intervals.bounds(kept, pipeline[:-1].transform(frame), values, coverage)
     if np.isinf(found).any():
         few = len(kept["residuals"])
-        warn(f"{few} left-out rows are too few for intervals of {coverage:.0%}: they are infinite")
+        warn(f"{few} left-out rows are too few for intervals of {100 * coverage:.12g}%: they are infinite")
     return np.maximum(found, 0.0) if card.get("task") == "counts" else found
 
 

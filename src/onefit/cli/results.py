@@ -92,6 +92,7 @@ def summary(comparison: Ranking, version: str) -> bytes:
         "target": table.target,
         "task": table.task,
         "rows": len(table.y),
+        "judged": len(comparison.best.judged.rows),
         "features": len(comparison.feature_names),
         "left_out": "rows" if cuts is None else cuts.kind,
         "column": None if cuts is None else cuts.column,

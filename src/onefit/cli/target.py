@@ -14,6 +14,7 @@ from onefit.cli.numerals import are_codes
 
 MOST_CODES = 10  # so many consecutive integers from 0 or 1 are read as class codes
 MOST_CLASSES = 50  # every class needs its own coefficients
+FEWEST = 4  # rows of classes: two of each
 LARGEST = 1e100  # numbers beyond it overflow when they are squared and added up
 
 
@@ -97,6 +98,7 @@ def _numbers(column: pd.Series, task: str) -> Array:
 
 def _labels(column: pd.Series, task: str) -> Any:
     counts = column.value_counts()
+    counts = counts[counts > 0]  # of categories some may be those of no row
     name = column.name
     if task == "binary" and len(counts) > 2:
         raise TableError(f"target {name!r} has {len(counts)} classes: use --task multiclass")
@@ -127,6 +129,8 @@ def _labels(column: pd.Series, task: str) -> Any:
 
 def _too_many(column: pd.Series) -> str:
     """What a target may be that has nearly as many classes as rows."""
+    if len(column) < FEWEST:
+        return "which are too few: each class needs two rows at least"
     if types.is_numeric_dtype(column):
         return (
             "more than there are pairs of rows: is it a number or an identifier? Use --task regression, or "

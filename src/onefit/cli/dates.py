@@ -88,7 +88,10 @@ def dates(column: pd.Series, format_: str) -> pd.Series | None:
 
 def _local(cells: pd.Series, moments: pd.Series) -> pd.Series:
     """Moments in the zone that the cells are written in; the cells themselves where they differ in it."""
-    parts = cells.dropna().astype(str).str.strip().str.extract(ZONE)
+    text = cells.dropna().astype(str).str.strip()
+    if not text.str.contains(":.*[Z+-]").any():
+        return moments
+    parts = text.str.extract(ZONE)
     offsets = {
         timedelta(hours=int(f"{sign}{hours}"), minutes=int(f"{sign}{minutes}"))
         for sign, hours, minutes in parts[["sign", "hours", "minutes"]]

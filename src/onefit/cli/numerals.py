@@ -73,6 +73,8 @@ def signs(column: pd.Series) -> dict[str, int]:
     """Currencies and percent signs of a column of text, and how many cells have each; zeros need none."""
     present = column.dropna()
     text = present[~present.isin(MISSING_MARKS)].astype(str)
+    if not text.str.contains(r"[^\d.,+\-]").any():
+        return {}
     found = text.str.extract(f"(%|{CURRENCY})")[0]
     known = found[found.notna() | ~text.str.fullmatch("[+-]?[0.,]+")]
     return {

@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import d2_tweedie_score, roc_auc_score
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -15,6 +15,7 @@ from sklearn.model_selection import (
     RepeatedKFold,
     StratifiedKFold,
     TimeSeriesSplit,
+    cross_validate,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -197,6 +198,23 @@ def test_an_offset_is_added_to_the_linear_predictor():
     )
     with pytest.raises(onefit.UnsupportedModelError, match=r"model\.loo_"):
         onefit.loo(ours, X, y)
+
+
+def test_an_offset_is_scored_and_cross_validated():
+    counts = PoissonLOO(alphas=[0.1]).fit(X, TARGETS["counts"], offset=OFFSET)
+    wanted = d2_tweedie_score(TARGETS["counts"], counts.predict(X, OFFSET), power=1.0)
+    assert counts.score(X, TARGETS["counts"], offset=OFFSET) == pytest.approx(wanted)
+    classes = LogisticLOO(Cs=[0.7]).fit(X, TARGETS["classes"], offset=OFFSET)
+    odds = classes.decision_function(X, OFFSET)
+    np.testing.assert_allclose(odds, X @ classes.coef_[0] + classes.intercept_[0] + OFFSET)
+    np.testing.assert_allclose(classes.predict_log_proba(X, OFFSET)[:, 1], -np.logaddexp(0.0, -odds))
+    with config_context(enable_metadata_routing=True):
+        model = PoissonLOO(alphas=[0.1]).set_fit_request(offset=True).set_score_request(offset=True)
+        found = cross_validate(model, X, TARGETS["counts"], cv=KFold(3), params={"offset": OFFSET})
+    train, test = next(iter(KFold(3).split(X)))
+    first = clone(model).fit(X[train], TARGETS["counts"][train], offset=OFFSET[train])
+    own = d2_tweedie_score(TARGETS["counts"][test], first.predict(X[test], OFFSET[test]), power=1.0)
+    assert found["test_score"][0] == pytest.approx(own)
 
 
 def test_the_offset_of_a_constant_model():

@@ -187,9 +187,9 @@ class LinearModel(BaseEstimator):
         return self._predicted(self._eta(X, offset))
 
     @available_if(has_classes)
-    def decision_function(self, X: Any) -> Array:
-        """Linear predictors: (n,) for two classes, else (n, c)."""
-        eta = self._eta(X)
+    def decision_function(self, X: Any, offset: Any = None) -> Array:
+        """Linear predictors: (n,) for two classes, else (n, c); with offsets added in."""
+        eta = self._eta(X, offset)
         return eta[:, 1] - eta[:, 0] if eta.ndim == 2 and eta.shape[1] == 2 else eta
 
     @available_if(has_probabilities)
@@ -199,13 +199,13 @@ class LinearModel(BaseEstimator):
         return self._metric().predictions(eta)
 
     @available_if(has_probabilities)
-    def predict_log_proba(self, X: Any) -> Array:
-        """Logarithms of the class probabilities: (n, c)."""
-        return np.log(self.predict_proba(X))
+    def predict_log_proba(self, X: Any, offset: Any = None) -> Array:
+        """Logarithms of the class probabilities: (n, c); with offsets added to the log-odds."""
+        return np.log(self.predict_proba(X, offset))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy of a classifier, D² of a model of counts or positive numbers, else R²."""
-        predicted, loss = self.predict(X), self._fitted_loss()
+    def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
+        """Accuracy of a classifier, D² of a model of counts or positive numbers, else R²; with offsets in."""
+        predicted, loss = self.predict(X, offset), self._fitted_loss()
         if has_classes(self):
             return float(accuracy_score(y, predicted, sample_weight=sample_weight))
         if isinstance(loss, Tweedie):

@@ -179,6 +179,25 @@ class TestIntervals:
         bounds = intervals.bounds(kept, np.zeros((2, 3)), np.array([0.0, 10.0]), 0.9)
         np.testing.assert_allclose(bounds, [[-90, 90], [-80, 100]])
 
+    def test_groups_count_as_one_each(self, tmp_path, capsys):
+        frame = table(60).assign(site=np.r_[np.zeros(41, int), np.arange(1, 20)])
+        frame.to_csv(tmp_path / "t.csv", index=False)
+        command = ["tune", str(tmp_path / "t.csv"), "--target", "y", "--groups", "site", "--model", "ridge"]
+        assert run([*command, "--out", str(tmp_path / "o")]) == 0
+        kept = saved.card_of(saved.load(str(tmp_path / "o")))["intervals"]
+        sizes = np.bincount(kept["groups"])
+        assert sorted(sizes.tolist()) == [1] * 19 + [41]
+        one = np.zeros(1)
+        (_, high), *_ = intervals.bounds(kept, np.zeros((1, 1)), one, 0.5)
+        order = np.argsort(np.abs(kept["residuals"]))
+        shares = 1.0 / (21 * sizes[kept["groups"]][order])
+        wanted = np.abs(kept["residuals"])[order][np.cumsum(shares) >= 0.5][0]
+        assert high == pytest.approx(wanted)
+        new = [str(tmp_path / "o"), str(tmp_path / "t.csv"), "--interval", "0.99"]
+        capsys.readouterr()
+        assert run(["predict", *new]) == 0
+        assert "20 groups are too few for intervals of 99%" in capsys.readouterr().err
+
     def test_too_few_rows_are_told(self, done, tmp_path, capsys):
         table(3).to_csv(tmp_path / "new.csv", index=False)
         assert run(["predict", str(done / "full"), str(tmp_path / "new.csv"), "--interval", "0.999"]) == 0

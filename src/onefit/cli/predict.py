@@ -138,8 +138,9 @@ def _interval(
         )
     found = intervals.bounds(kept, pipeline[:-1].transform(frame), values, coverage)
     if np.isinf(found).any():
-        few = len(kept["residuals"])
-        warn(f"{few} left-out rows are too few for intervals of {100 * coverage:.12g}%: they are infinite")
+        groups = kept.get("groups")
+        few = f"{len(kept['residuals'])} left-out rows" if groups is None else f"{len(set(groups))} groups"
+        warn(f"{few} are too few for intervals of {100 * coverage:.12g}%: they are infinite")
     return np.maximum(found, 0.0) if card.get("task") == "counts" else found
 
 

@@ -45,7 +45,7 @@ def interval(
     known, added = (np.broadcast_to(part, n) for part, n in zip(offsets, (len(y), new.shape[0]), strict=True))
     own = departures.eta[judged]
     residuals = np.abs(y[rows] - response.predictions(own + _linalg.with_axes(known[rows], own)))
-    shares = None if clusters is None else _shares(clusters[rows])
+    shares = None if clusters is None else shares_of(clusters[rows])
     size = max(1, _linalg.BLOCK_SIZE // departures.fit.eta.size)
     bounds = []
     for start in range(0, new.shape[0], size):
@@ -57,7 +57,7 @@ def interval(
     return np.concatenate(bounds) if bounds else np.empty((0, *residuals.shape[1:], 2))
 
 
-def _shares(clusters: Index) -> Array:
+def shares_of(clusters: Index) -> Array:
     """What each row counts where rows of a cluster share what one counts, beside a new one: (n,)."""
     _, own, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
     return np.asarray(1.0 / (sizes[own] * (len(sizes) + 1.0)))

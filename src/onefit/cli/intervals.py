@@ -4,8 +4,8 @@ The jackknife+ (Barber, Candès, Ramdas and Tibshirani 2021, eq. 1.2) needs the 
 Its guarantee holds for any fixed subset of the rows too: given all other rows, which are in every fit, those
 of the subset and a new one are exchangeable.  So some hundred rows, drawn without looking at the data, are
 kept.  Where the left-out coefficients would not fit into memory, and for groups and time, the
-left-out residuals alone are kept, and added to the prediction (the jackknife); those of a group count together
-as one (Lee, Barber and Willett 2023).
+left-out residuals alone are kept, and added to the prediction (the jackknife); those of a group count as one
+together (Lee, Barber and Willett 2023).
 """
 
 from __future__ import annotations

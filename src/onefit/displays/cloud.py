@@ -56,4 +56,6 @@ def largest(values: Array, count: int) -> Index:
 
 def row_name(rows: Any, i: int) -> Any:
     """Name of a row; its number where rows have none."""
-    return i if rows is None else rows[i]
+    if rows is None:
+        return i
+    return rows.iloc[i] if hasattr(rows, "iloc") else rows[i]

@@ -11,7 +11,7 @@ import numpy as np
 from onefit._typing import Array, Index
 from onefit.displays.base import Display
 from onefit.displays.strengths import chosen_line, last_step, strength_axis, strengths_of
-from onefit.displays.style import GREY, PALETTE, Axes, shortened
+from onefit.displays.style import GREY, PALETTE, Axes, legend_below, shortened
 
 
 @dataclass(eq=False, repr=False)
@@ -71,7 +71,7 @@ class CoefficientPathDisplay(Display):
             Not drawn yet: call ``plot``.
         """
         model = last_step(estimator)
-        name, strengths, chosen = strengths_of(model)
+        name, strengths, chosen = strengths_of(model, "coef_path_")
         path = np.asarray(model.coef_path_)
         return cls(
             strengths,
@@ -97,11 +97,13 @@ class CoefficientPathDisplay(Display):
         strength_axis(ax, strengths, self.strength_name)
         ax.set_ylabel("coefficient")
         if named.size:
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
+            legend_below(ax, ncols=2)
 
     def _names(self) -> list[str]:
         shape = np.shape(self.coef_path)
         features = self.feature_names if self.feature_names is not None else range(shape[1])
+        if len(features) != shape[1]:
+            raise ValueError(f"feature_names must hold one name a column, {shape[1]}, got {len(features)}")
         plain = [shortened(name) if isinstance(name, str) else f"column {name}" for name in features]
         if len(shape) == 2:
             return plain

@@ -79,7 +79,7 @@ class LeftOutDisplay(Display):
         points, self.hover_ = self._marks(ax, fitted, change)
         ax.axhline(0.0, color=GREY, lw=1.0, zorder=0)
         rows = np.asarray(self.flagged, dtype=np.intp)
-        _rings(ax, fitted, change, rows[np.argsort(-self.leverages[rows], kind="stable")])
+        self._ring(ax, fitted, change, rows[np.argsort(-self.leverages[rows], kind="stable")])
         colour_bar(ax, points, "leverage")
         ax.set(xlabel=f"fitted {plain(self.quantity)}", ylabel="left out − fitted")
         if ax.get_legend_handles_labels()[0]:
@@ -108,6 +108,24 @@ class LeftOutDisplay(Display):
         said = ([self._say(int(i), fitted[i, k], change[i, k]) for i in order] for k in range(len(points)))
         return points[-1], [*hover, *zip(points, said, strict=True)]
 
+    def _ring(self, ax: Axes, fitted: Array, change: Array, rows: Index) -> None:
+        """Ring rows where they moved most, and name the first few."""
+        if rows.size == 0:
+            return
+        furthest = np.abs(change[rows]).argmax(axis=1)
+        ax.scatter(
+            fitted[rows, furthest],
+            change[rows, furthest],
+            s=90,
+            facecolors="none",
+            edgecolors=VERMILLION,
+            linewidths=1.4,
+            label="not to be trusted blindly",
+        )
+        for row, k in zip(rows[:NUMBERED].tolist(), furthest, strict=False):
+            name = row_name(self.rows, row)
+            number(ax, name, fitted[row, k], change[row, k], (7, 4), color=VERMILLION)
+
     def _say(self, i: int, fitted: float, change: float) -> str:
         values = f"fitted {fitted:.4g}, left out {fitted + change:.4g}, leverage {self.leverages[i]:.3f}"
         return f"row {row_name(self.rows, i)}: {values}"
@@ -116,21 +134,3 @@ class LeftOutDisplay(Display):
         if self.output_names is not None:
             return [plain(name) for name in self.output_names]
         return ["one row"] if c == 1 else [f"output {k}" for k in range(c)]
-
-
-def _rings(ax: Axes, fitted: Array, change: Array, rows: Index) -> None:
-    """Ring rows where they moved most, and number the first few."""
-    if rows.size == 0:
-        return
-    furthest = np.abs(change[rows]).argmax(axis=1)
-    ax.scatter(
-        fitted[rows, furthest],
-        change[rows, furthest],
-        s=90,
-        facecolors="none",
-        edgecolors=VERMILLION,
-        linewidths=1.4,
-        label="not to be trusted blindly",
-    )
-    for row, k in zip(rows[:NUMBERED], furthest, strict=False):
-        number(ax, row, fitted[row, k], change[row, k], (7, 4), color=VERMILLION)

@@ -61,8 +61,9 @@ class PredictionDisplay(_OfPredictions):
 
     def _draw(self, ax: Axes) -> None:
         y, predictions = np.asarray(self.y, dtype=np.float64), np.asarray(self.predictions)
-        self._cloud(ax, y, plain(self.quantity), lambda i: f"{self.y[i]:.5g}, predicted {predictions[i]:.5g}")
-        low, high = max(y.min(), predictions.min()), min(y.max(), predictions.max())
+        self._cloud(ax, y, plain(self.quantity), lambda i: f"{y[i]:.5g}, predicted {predictions[i]:.5g}")
+        low = max(np.nanmin(y), np.nanmin(predictions))
+        high = min(np.nanmax(y), np.nanmax(predictions))
         ax.plot([low, high], [low, high], color=GREY, lw=1.0)
 
 

@@ -73,7 +73,7 @@ class RiskPathDisplay(Display):
             Not drawn yet: call ``plot``.
         """
         model = last_step(estimator)
-        name, strengths, chosen = strengths_of(model)
+        name, strengths, chosen = strengths_of(model, "risk_path_")
         return cls(
             strengths,
             np.asarray(model.risk_path_),
@@ -87,12 +87,16 @@ class RiskPathDisplay(Display):
     def _draw(self, ax: Axes) -> None:
         order = np.argsort(self.strengths)
         strengths, risk, error = (
-            np.asarray(one)[order] for one in (self.strengths, self.risk, self.std_error)
+            np.asarray(one, dtype=np.float64)[order] for one in (self.strengths, self.risk, self.std_error)
         )
+        risk = np.where(np.isfinite(risk), risk, np.nan)
+        if np.isnan(risk).all():
+            raise ValueError("risk has no finite value: there is nothing to draw")
         ax.fill_between(
             strengths, risk - error, risk + error, color=BLUE, alpha=0.16, lw=0, label="± 1 std. error"
         )
         ax.plot(strengths, risk, color=BLUE, lw=1.8)
+        ax.plot(strengths, np.zeros(len(strengths)), transform=ax.get_xaxis_transform(), alpha=0.0)
         dots = ax.scatter(strengths, risk, s=10, color=BLUE, linewidths=0, alpha=0.5)
         said = [
             f"{self.strength_name} = {strength:.4g}: {value:.5g} ± {se:.2g}"
@@ -103,7 +107,7 @@ class RiskPathDisplay(Display):
         if self.confidence_set is not None:
             _bar_on_axis(ax, strengths, np.isin(strengths, self.confidence_set))
         strength_axis(ax, strengths, self.strength_name)
-        _zoom_on_minimum(ax, risk, error)
+        _zoom_on_minimum(ax, risk, np.where(np.isfinite(error), error, 0.0))
         ax.set_ylabel(plain(self.loss_name))
         legend_above(ax, ncols=2)
 

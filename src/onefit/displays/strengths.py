@@ -15,8 +15,8 @@ def last_step(estimator: Any) -> Any:
     return estimator[-1] if hasattr(estimator, "steps") else estimator
 
 
-def strengths_of(model: Any) -> tuple[str, Array, float]:
-    """Name, path and chosen value of the penalty strength.
+def strengths_of(model: Any, *wanted: str) -> tuple[str, Array, float]:
+    """Name, path and chosen value of the penalty strength of a model that has what is ``wanted`` along it.
 
     Raises
     ------
@@ -25,7 +25,8 @@ def strengths_of(model: Any) -> tuple[str, Array, float]:
     ValueError
         If there are several.
     """
-    if not hasattr(model, "Cs_") and not hasattr(model, "alphas_"):
+    has_path = hasattr(model, "Cs_") or hasattr(model, "alphas_")
+    if not has_path or not all(hasattr(model, name) for name in wanted):
         raise TypeError(
             f"this {type(model).__name__} has no path of strengths: draw that of a RidgeLOO, LassoLOO or "
             "another model that chooses its strength, once it is fitted"

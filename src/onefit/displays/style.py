@@ -22,6 +22,7 @@ PALETTE = (BLUE, VERMILLION, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#333333", 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHED = (0, (4, 3))
 NUMBERED = 8  # rows that carry their number: more would hide the points
+BELOW = 0.5  # inches that the numbers and the name of an axis take
 MANY_POINTS = 2000  # from here on points are small
 
 
@@ -40,13 +41,29 @@ def plain_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
 
 def legend_above(ax: Axes, **how: Any) -> None:
     """Say what is drawn, above the axes."""
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, **how)
+    _legend(ax, loc="lower center", bbox_to_anchor=(0.5, 1.0), **how)
 
 
-def number(ax: Axes, row: int, x: float, y: float, offset: tuple[int, int], **how: Any) -> None:
-    """Write the number of a row beside its point."""
+def legend_below(ax: Axes, **how: Any) -> None:
+    """Say what is drawn, below the name of the axis."""
+    from matplotlib.transforms import ScaledTranslation
+
+    below = ax.transAxes + ScaledTranslation(0.0, -BELOW, ax.figure.dpi_scale_trans)
+    _legend(ax, loc="upper center", bbox_to_anchor=(0.5, 0.0), bbox_transform=below, **how)
+
+
+def _legend(ax: Axes, **how: Any) -> None:
+    """Outside the axes where the figure makes room for it and there is no title, else inside."""
+    if ax.figure.get_layout_engine() is not None and not ax.get_title():
+        ax.legend(frameon=False, **how)
+    else:
+        ax.legend(loc="best", fontsize="small", framealpha=0.8)
+
+
+def number(ax: Axes, row: Any, x: float, y: float, offset: tuple[int, int], **how: Any) -> None:
+    """Write the number or the name of a row beside its point."""
     ax.annotate(
-        str(row), (float(x), float(y)), xytext=offset, textcoords="offset points", fontsize="small", **how
+        plain(row), (float(x), float(y)), xytext=offset, textcoords="offset points", fontsize="small", **how
     )
 
 

@@ -376,6 +376,8 @@ class RiskEstimate(LeftOutLosses):
             left_out=self.decision,
             leverages=np.nan_to_num(self.leverages),
             flagged=self.flagged,
+            output_names=self.classes if np.ndim(self.decision) > 1 else None,
+            rows=self.rows if self.labels is None else np.asarray(self.labels)[self.rows],
         ).plot(ax)
 
     @property

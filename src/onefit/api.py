@@ -22,10 +22,11 @@ from onefit.readers import Reading, read, warn_if_supervised
 from onefit.refitted import GivenSample, audited, by_refits
 from onefit.risk.audit import Lottery
 from onefit.risk.criteria import GCV, Criterion
-from onefit.risk.estimate import Readout, RiskEstimate
+from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds, is_grouping, numbers_of
 from onefit.risk.judging import estimate, warn_if_unreliable, yardstick
 from onefit.risk.named import InSample, Permutation, Splits
+from onefit.risk.readout import Readout
 from onefit.sources import as_source
 from onefit.tuning.judges import PermutedJudge
 from onefit.validation import (

@@ -242,6 +242,15 @@ class TestText:
 
 
 class TestDates:
+    def test_models_of_earlier_versions_keep_their_clock(self):
+        days = pd.DataFrame({"d": pd.date_range("2024-01-01", periods=200, freq="h", tz="America/New_York")})
+        made = dates.Calendar().fit(days)
+        utc = dates.Calendar().fit(days.assign(d=days["d"].dt.tz_convert("UTC")))
+        del made.clock_
+        np.testing.assert_array_equal(
+            made.transform(days), utc.transform(days.assign(d=days["d"].dt.tz_convert("UTC")))
+        )
+
     @pytest.mark.parametrize(
         ("cells", "format_", "unsure"),
         [

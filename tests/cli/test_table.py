@@ -68,8 +68,9 @@ class TestReading:
             assert source.frame[name].tolist() == index.get_level_values(k).tolist()
         assert source.notes == (f"the index was read as {', '.join(map(repr, columns))}",)
 
-    def test_rows_that_are_numbered_on_have_no_names(self, tmp_path, frame):
-        frame.set_index(pd.RangeIndex(7, 67)).to_parquet(tmp_path / "t.parquet")
+    @pytest.mark.parametrize("index", [pd.RangeIndex(7, 67), pd.Index([*range(30), *range(30)])])
+    def test_rows_that_are_numbered_have_no_names(self, tmp_path, frame, index):
+        frame.set_index(index).to_parquet(tmp_path / "t.parquet")
         pd.testing.assert_frame_equal(read_table(tmp_path / "t.parquet"), frame)
 
     def test_an_index_beside_a_column_of_its_name(self, tmp_path, frame):

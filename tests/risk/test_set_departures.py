@@ -259,6 +259,41 @@ def test_a_group_without_which_there_is_no_fit():
     assert np.isfinite(coef[:10]).all()
 
 
+@pytest.mark.parametrize("kind", ["int", "object", "str", "category"])
+def test_groups_are_in_the_order_of_their_labels(kind):
+    pandas = pytest.importorskip("pandas")
+    labels = np.array(["c", "a", "b"])[np.arange(N) % 3]
+    groups = np.unique(labels, return_inverse=True)[1] if kind == "int" else pandas.Series(labels, dtype=kind)
+    est = onefit.loo(Ridge(2.0, tol=1e-12).fit(X, Y), X, Y, groups=groups)
+    removed = [np.flatnonzero(labels == name) for name in "abc"]
+    coef, _ = _parameters(_refits(Ridge(2.0, tol=1e-12), X, Y, removed))
+    np.testing.assert_allclose(est.coef(), coef)
+
+
+def test_refits_are_made_once(monkeypatch):
+    est = onefit.loo(Lasso(0.1).fit(X, Y), X, Y, groups=GROUP)
+    wanted = est.coef()
+    monkeypatch.setattr("onefit.leave_out.set_departures.refit_sets", lambda *_, **__: {})
+    np.testing.assert_array_equal(est.coef(), wanted)
+    assert np.isfinite(est.interval(X[:2])).all()
+
+
+@pytest.mark.parametrize("method", ["plus", "minmax"])
+def test_a_fit_that_there_is_not_says_nothing(method):
+    """Its row or group may be anywhere: it counts as infinitely far out on both sides."""
+    est = onefit.loo(Lasso(0.1).fit(X, Y), X, Y, groups=GROUP)
+    wanted = est.interval(X[:2], 0.5, method)
+    for k in list(est._without_sets.anew)[:1]:
+        del est._without_sets.anew[k]
+    found = est.interval(X[:2], 0.5, method)
+    if method == "minmax":
+        assert np.isinf(found).all()
+    else:
+        assert np.isfinite(found).all()
+        assert np.all(found[:, 1] - found[:, 0] >= wanted[:, 1] - wanted[:, 0])
+    assert np.isinf(est.interval(X[:2], 0.9, method)).all()
+
+
 def test_sets_that_leave_once():
     whole = SetDepartures(onefit.loo(Ridge(2.0).fit(X, Y), X, Y, groups=GROUP)._left_out)
     assert whole.sets.are_judged_once.all()

@@ -213,6 +213,18 @@ def test_penalties_far_stronger_than_all_losses(seed, some):
     np.testing.assert_allclose(fit.objective, wanted, rtol=1e-9)
 
 
+@pytest.mark.parametrize("loss", ["quantile", "absolute", "epsilon", "hinge"])
+@pytest.mark.parametrize("strength", [1.0, 1e4, 1e8, 1e12])
+def test_a_strong_penalty_beside_an_empty_column(loss, strength):
+    problem = _problem(LOSSES[loss], L1(strength))
+    X = problem.X.copy()
+    X[:, 3] = 0.0
+    fit = _solve(replace(problem, X=X))
+    without = _solve(replace(problem, X=np.delete(X, 3, axis=1)))
+    assert fit.coef[3] == 0.0
+    np.testing.assert_allclose(fit.objective, without.objective, rtol=1e-9)
+
+
 @of_losses
 @pytest.mark.parametrize("name", ["ring", "chain"])
 def test_strong_fusion_leaves_a_constant(loss, name):

@@ -173,6 +173,7 @@ class Calendar(TransformerMixin, BaseEstimator):
         self.feature_names_in_ = list(X.columns)
         self.n_features_in_ = X.shape[1]
         self.parts_ = [_covered(local_days(X[name])) for name in X.columns]
+        self.clock_ = "local"  # of earlier versions it was that of UTC
         return self
 
     def transform(self, X: pd.DataFrame) -> Array:
@@ -180,7 +181,8 @@ class Calendar(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         made = []
         for name, parts in zip(self.feature_names_in_, self.parts_, strict=True):
-            days, local = as_days(X[name]), local_days(X[name])
+            days = as_days(X[name])
+            local = local_days(X[name]) if hasattr(self, "clock_") else days.to_numpy(np.float64)
             made += [days, *(np.nan_to_num(PARTS[part](local)) for part in parts)]
         return np.column_stack(made)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_integer_dtype
 from pyarrow import parquet
 from pyarrow.lib import ArrowException
 from pyarrow.types import is_nested
@@ -107,12 +108,15 @@ def _parquet(path: Path, asked: Format, target: str | None) -> Source:
 
 
 def _with_index(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """An index as columns, unless it only numbers the rows."""
-    if isinstance(frame.index, pd.RangeIndex) and frame.index.name is None:
+    """An index as columns, unless it only numbers rows, or has the name of a column."""
+    if frame.index.nlevels == 1 and frame.index.name is None and is_integer_dtype(frame.index):
         return frame, ()
     names = [_unnamed(k) if name is None else name for k, name in enumerate(frame.index.names)]
+    if twice := [repr(str(name)) for name in names if name in frame.columns]:
+        said = f"the index was left out: a column is called {listed(twice, 6)}, too"
+        return frame.reset_index(drop=True), (said,)
     said = f"the index was read as {listed([repr(str(name)) for name in names], 6)}"
-    return frame.reset_index(names=names, allow_duplicates=True), (said,)
+    return frame.reset_index(names=names), (said,)
 
 
 # --- text ------------------------------------------------------------------------------------------

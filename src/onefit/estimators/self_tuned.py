@@ -29,8 +29,9 @@ from onefit.exceptions import SolverError, UnreliableWarning
 from onefit.leave_out import LeftOut
 from onefit.metrics import LinearMetric, WithOffset
 from onefit.numerics import UNRELIABLE
-from onefit.risk.estimate import Readout, RiskEstimate
+from onefit.risk.estimate import RiskEstimate
 from onefit.risk.judging import estimate, warn_if_unreliable
+from onefit.risk.readout import Readout
 from onefit.sources import as_source
 from onefit.tuning.contest import Contests
 from onefit.tuning.grid import warn_if_short

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onefit._typing import Array, Design, Index, Mask, Sets
+from onefit._typing import Array, Index, Mask, Sets
 from onefit.leave_out import LeftOut, Refinement
 from onefit.leave_out.departure import Departures, RowDepartures
 from onefit.leave_out.set_departures import SetDepartures
-from onefit.metrics import LinearMetric
 from onefit.numerics import TINY
 from onefit.risk.base import LeftOutLosses
 from onefit.risk.coefficients import CoefficientTable, coefficient_table
 from onefit.risk.influence import RowInfluence, influence
 from onefit.risk.interval import Method, interval
 from onefit.risk.presentation import by_column, frame
+from onefit.risk.readout import Readout
 from onefit.validation.options import check_choice, check_offset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from onefit.displays.base import Display
-
-
-class Readout(NamedTuple):
-    """How the linear predictors of new rows are had, and what they mean."""
-
-    response: LinearMetric
-    design: Callable[[Any], Design]  # from new rows, as the model takes them, to rows of the fit's X
-    constant: float  # last column of the fit's X where that stands for the intercept, else 0
-    offset: Array | float = 0.0  # of the rows, (n,)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -128,7 +120,8 @@ class RiskEstimate(LeftOutLosses):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the data behind: a saved result holds one value a row, never X."""
-        return {**self.__dict__, "_left_out": None, "_readout": None}
+        kept = {name: value for name, value in self.__dict__.items() if name != "_without_sets"}
+        return {**kept, "_left_out": None, "_readout": None}
 
     def _share(self, rows: Mask) -> float:
         """Share of the risk that some rows carry."""
@@ -153,11 +146,13 @@ class RiskEstimate(LeftOutLosses):
     def coef(self) -> Array:
         """Coefficients without each row: (n, p), or (n, c, p) as in ``coef_`` of several outputs.
 
-        Of groups or folds without each of these, in their order: (g, p) or (g, c, p); NaN where there is no
-        refit.  For a kernel model the dual ones.  Computed when asked for, from one more factorisation; they
-        are those of the refits where ``certified``, and to the order of the formula elsewhere.  With a curved
+        Of groups or folds without each of these, in the sorted order of their labels, or that of the splits:
+        (g, p) or (g, c, p); NaN where there is no refit.
+
+        For a kernel model the dual ones.  Computed when asked for, from one more factorisation; they are
+        those of the refits where ``certified``, and to the order of the formula elsewhere.  With a curved
         loss and ``exact=True`` they take a refit of each row.  Groups that no single step describes are
-        refitted.
+        refitted, once.
 
         Examples
         --------
@@ -338,7 +333,13 @@ class RiskEstimate(LeftOutLosses):
         if self._left_out is None or self._readout is None:
             raise ValueError(f"{asked} needs the fits without each row, and {self._what_is_missing()}")
         alone = self._left_out.sets is None
-        return (RowDepartures if alone else SetDepartures)(self._left_out), self._readout
+        return RowDepartures(self._left_out) if alone else self._without_sets, self._readout
+
+    @cached_property
+    def _without_sets(self) -> SetDepartures:
+        """Fits without each set, of which some are refits."""
+        assert self._left_out is not None
+        return SetDepartures(self._left_out)
 
     @property
     def _groups(self) -> Index | None:

@@ -7,6 +7,7 @@ K folds, Monte-Carlo and time-series splits alike.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -112,11 +113,14 @@ def _equals_itself(value: Any) -> bool:
 
 
 def _numbered(values: Any) -> Index:
-    """Number of each value: in sorted order, or of appearance for objects, which need not have an order."""
+    """Number of each value: in sorted order, or of appearance for objects that have no order."""
     if values.dtype != object:
         return np.unique(values, return_inverse=True)[1]
-    number: dict[Any, int] = {}
-    return np.array([number.setdefault(value, len(number)) for value in values], dtype=np.intp)
+    distinct = dict.fromkeys(values)
+    with suppress(TypeError):
+        distinct = dict.fromkeys(sorted(distinct))
+    number = {value: k for k, value in enumerate(distinct)}
+    return np.array([number[value] for value in values], dtype=np.intp)
 
 
 def by_split(splits: Iterable[tuple[Any, Any]], n: int) -> Folds:

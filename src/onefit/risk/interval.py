@@ -36,8 +36,9 @@ def interval(
     * ``plus``: from the ⌊α(n+1)⌋-th smallest of μ̃⁽ⁱ⁾(x̃) − R_i to the ⌈(1−α)(n+1)⌉-th of μ̃⁽ⁱ⁾(x̃) + R_i,
     * ``minmax``: from min_i μ̃⁽ⁱ⁾(x̃) − q to max_i μ̃⁽ⁱ⁾(x̃) + q with q the ⌈(1−α)(n+1)⌉-th smallest R_i.
 
-    An order statistic that n rows do not have is infinite.  A row of ``clusters``, (n,), counts 1/n_k of one
-    of the K groups.  ``offsets`` are added to the linear predictors of the rows and of the new ones.
+    An order statistic that n rows do not have is infinite, as is what a fit says that there is not.  A row of
+    ``clusters``, (n,), counts 1/n_k of one of the K groups.  ``offsets`` are added to the linear predictors
+    of the rows and of the new ones.
     """
     left_out = departures.left_out
     judged = np.flatnonzero(departures.fit.problem.weights[left_out.rows] > 0)
@@ -71,7 +72,8 @@ def plus(predictions: Array, residuals: Array, coverage: float, shares: Array | 
 
 def _minmax(predictions: Array, residuals: Array, coverage: float, shares: Array | None) -> Array:
     margin = _smallest(residuals[None], coverage, shares)
-    return np.stack([predictions.min(axis=1) - margin, predictions.max(axis=1) + margin], axis=-1)
+    low, high = (end(predictions, axis=1) for end in (np.min, np.max))  # nan where some fit is not known
+    return np.stack([np.nan_to_num(low - margin, nan=-np.inf), np.nan_to_num(high + margin, nan=np.inf)], -1)
 
 
 _BOUNDS = {"plus": plus, "minmax": _minmax}
@@ -80,8 +82,10 @@ _BOUNDS = {"plus": plus, "minmax": _minmax}
 def _smallest(values: Array, coverage: float, shares: Array | None = None) -> Array:
     """The ⌈coverage (n + 1)⌉-th smallest of n values along the second axis, infinite beyond the last.
 
-    Or, with a share of each, the first that together with what is smaller has so much.
+    Or, with a share of each, the first that together with what is smaller has so much.  Values that are not
+    known count as infinite.
     """
+    values = np.where(np.isnan(values), np.inf, values)
     if shares is not None:
         return _first_with(values, coverage, shares)
     n = values.shape[1]

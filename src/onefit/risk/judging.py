@@ -17,8 +17,9 @@ from onefit.leave_out import LeftOut
 from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric
 from onefit.numerics import EXACT, FLAGGED, ROUNDED, TINY, UNRELIABLE
-from onefit.risk.estimate import Readout, RiskEstimate
+from onefit.risk.estimate import RiskEstimate
 from onefit.risk.means import clustered, mean_and_error
+from onefit.risk.readout import Readout
 from onefit.risk.sampled import SampledPredictions
 
 DISAGREES = "lies outside of what"  # of a risk and its audit

@@ -238,7 +238,8 @@ def _within_reach(F: sp.csr_array, ends: Array) -> Array:
     with np.errstate(invalid="ignore"):  # 0 · ∞ where another row is a constraint: it may pull at will
         pulls = largest @ abs(F)
     own = F.indices[F.indptr[:-1][alone]]
-    is_only = (np.bincount(own, minlength=F.shape[1]) == 1)[own] & np.isfinite(pulls[own]) & (pulls[own] > 0)
+    pulls = np.where(pulls > 0, pulls, _largest(ends[~alone]))  # where nothing pulls any slope holds
+    is_only = (np.bincount(own, minlength=F.shape[1]) == 1)[own] & np.isfinite(pulls[own])
     most = np.full(len(ends), np.inf)
     most[np.flatnonzero(alone)[is_only]] = (2.0 * pulls[own] / np.abs(F.data[F.indptr[:-1][alone]]))[is_only]
     cut = np.clip(ends, -most[:, None], most[:, None])

@@ -113,7 +113,8 @@ def test_the_linear_layer_is_the_head_on_its_backbone():
     F = scaled(features_of(module, X))
     np.testing.assert_allclose(scores, head.estimators_[0].predict(F), rtol=1e-8, atol=1e-10)
     assert (head.predict(X) == y).mean() > 0.9
-    flat = nn.Sequential(nn.Linear(64, 5), nn.ReLU())
+    torch.manual_seed(0)
+    flat = nn.Sequential(nn.Linear(64, 20), nn.ReLU())
     whole = LeaveOneOutHead(flat, head="ridge").fit(X, y).as_module()
     assert whole(X).dtype == torch.float32
     assert float((whole(X).argmax(1).numpy() == y).mean()) > 0.85
@@ -348,3 +349,22 @@ def test_rows_that_a_loader_leaves_alone_are_not_fitted():
     loader = DataLoader(TensorDataset(X, torch.tensor(y)), sampler=SubsetRandomSampler(range(80)))
     some = LeaveOneOutHead(None).fit(loader)
     np.testing.assert_allclose(some.losses_, LeaveOneOutHead(None).fit(X[:80], y[:80]).losses_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("of", ["head", "rows"])
+def test_frozen_parts_of_a_backbone_stay_frozen(of):
+    module = nn.Sequential(nn.Linear(64, 5), nn.BatchNorm1d(5), nn.Dropout(0.5))
+    module[1].eval()
+    X, y = digits()
+    if of == "head":
+        LeaveOneOutHead(module, head="ridge").fit(X, y)
+    else:
+        onefit.RidgeLOO().fit(embedded_rows(module, TensorDataset(X, torch.tensor(y).float())))
+    assert [part.training for part in module.modules()] == [True, True, False, True]
+
+
+def test_a_head_leaves_random_numbers_alone():
+    X, y = digits()
+    before = torch.random.get_rng_state()
+    LeaveOneOutHead(head="ridge").fit(X.numpy(), y)
+    assert torch.equal(torch.random.get_rng_state(), before)

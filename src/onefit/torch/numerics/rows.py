@@ -101,13 +101,15 @@ def trained_parameters(module: Any) -> list[nn.Parameter]:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """A module in evaluation mode for a while."""
-    before = module.training
+    """A module in evaluation mode for a while, then each of its parts in that in which it was."""
+    before = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
         yield
     finally:
-        module.train(before)
+        module.train(before[0][1])  # which a module may have given a sense of its own
+        for part, mode in before:
+            part.training = mode
 
 
 @contextmanager

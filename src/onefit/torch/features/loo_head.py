@@ -165,7 +165,9 @@ class LeaveOneOutHead(BaseEstimator):
     def _keep(self, judged: JudgedHead, data: Features, middle: Array, spread: Array) -> None:
         weight = judged.coef / spread
         bias = judged.intercept - weight @ middle
-        linear = nn.Linear(weight.shape[1], weight.shape[0], dtype=torch.float64)
+        # on "meta" no first weights are drawn from random numbers that are the user's
+        linear = nn.Linear(weight.shape[1], weight.shape[0], device="meta", dtype=torch.float64)
+        linear = linear.to_empty(device="cpu")
         with torch.no_grad():
             linear.weight.copy_(torch.as_tensor(weight))
             linear.bias.copy_(torch.as_tensor(bias))

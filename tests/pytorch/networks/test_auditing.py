@@ -118,3 +118,19 @@ def test_a_long_run_says_how_long_it_takes(monkeypatch, capsys):
     assert "retraining: about" in told
     assert "retraining: 1 of 3, about" in told
     assert told.endswith("retraining: 3 of 3\n")
+
+
+def test_a_recipe_may_return_one_module_again_and_again():
+    own = nn.Linear(3, 1)
+
+    def retrain(rows):
+        nn.init.constant_(own.weight, float(rows.sum()))
+        return own
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        risk = judged(retrain=retrain, audit=4)
+    assert own.training
+    assert own.weight.dtype == torch.float32
+    for row, module in risk.retrained.items():
+        assert module.weight[0, 0] == N * (N - 1) / 2 - row

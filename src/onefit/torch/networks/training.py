@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 import warnings
 from collections.abc import Callable
@@ -246,7 +247,8 @@ def by_recipe(network: Network, retrain: Callable[[Any], nn.Module], rows: Tenso
     module = retrain(np.setdiff1d(np.arange(len(network.rows)), rows.cpu().numpy()))
     if not isinstance(module, nn.Module):
         raise TypeError(f"retrain must return a torch.nn.Module, got {type(module).__name__}")
-    return module.to(device=rows.device, dtype=torch.float64).eval(), True
+    own = copy.deepcopy(module)  # the recipe may return one module again and again
+    return own.to(device=rows.device, dtype=torch.float64).eval(), True
 
 
 def loss_of(network: Network, module: nn.Module, rows: Tensor) -> Tensor:

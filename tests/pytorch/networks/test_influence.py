@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from onefit.exceptions import UnsupportedModelError  # noqa: E402
-from onefit.torch import influence  # noqa: E402
+from onefit.torch import influence, loo  # noqa: E402
 from onefit.torch.networks.data import read_rows  # noqa: E402
 from onefit.torch.networks.network import Network  # noqa: E402
 from onefit.torch.networks.training import Clock, finished, trained  # noqa: E402
@@ -108,3 +108,39 @@ def test_groups_are_row_numbers(groups):
     found = influence(nn.Linear(3, 1), nn.MSELoss(), (X[:N], y[:N]), (X[N:], y[N:]), weight_decay=0.1)
     with pytest.raises(ValueError, match="each group must be distinct row numbers from 0 to 39"):
         found.remove(groups)
+
+
+@pytest.mark.parametrize("curvature", ["gauss_newton", "last_layer", "kronecker"])
+@pytest.mark.parametrize("weighted", [5, N])
+def test_a_group_with_all_the_weight_is_refused(curvature, weighted):
+    X, y = data()
+    torch.manual_seed(0)
+    train, test = (X[:N], y[:N]), (X[N:], y[N:])
+    given = {"weight_decay": 0.1, "curvature": curvature, "sample_weight": np.arange(N) < weighted}
+    found = influence(nn.Linear(3, 1), nn.MSELoss(), train, test, **given)
+    with pytest.raises(ValueError, match=r"the group of rows 0, 1, 2, 3, 4.* nothing is left to fit"):
+        found.remove([[7], range(weighted)])
+
+
+@pytest.mark.parametrize("curvature", ["gauss_newton", "last_layer"])
+def test_the_decay_of_a_sum_takes_weights_to_zero(curvature):
+    X, y = data()
+    torch.manual_seed(0)
+    loss, rows = nn.MSELoss(reduction="sum"), read_rows((X[:N], y[:N]), CPU)
+    network = Network.read(nn.Linear(3, 1).double(), loss, rows, 0.1)
+    module = network.as_module(trained(network, 2000, lambda: False).theta)
+    given = {"weight_decay": 0.1, "curvature": curvature}
+    found = influence(module, loss, (X[:N], y[:N]), (X[N:], y[N:]), **given)
+    np.testing.assert_allclose(found.remove([range(N)])[0].losses, y[N:, 0] ** 2, rtol=1e-6)
+    free = influence(module, loss, (X[:N], y[:N]), (X[N:], y[N:]), curvature=curvature)
+    with pytest.raises(ValueError, match="nothing is left to fit"):
+        free.remove([range(N)])
+
+
+def test_a_single_row_with_weight_leaves_nothing_to_train_on():
+    X, y = data()
+    rows, only = (X[:N], y[:N]), np.arange(N) == 3
+    with pytest.raises(ValueError, match=r"at least 2 rows with weight .*, there are 1: see sample_weight"):
+        influence(nn.Linear(3, 1), nn.MSELoss(), rows, rows, weight_decay=0.1, sample_weight=only)
+    with pytest.raises(ValueError, match=r"at least 2 rows with weight .*, there are 1: see sample_weight"):
+        loo(nn.Linear(3, 1), nn.MSELoss(), rows, weight_decay=0.1, sample_weight=only)

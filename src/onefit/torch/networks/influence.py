@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from onefit._typing import Array, Index
+from onefit.risk.judging import shown
 from onefit.torch.networks.data import read_rows
 from onefit.torch.networks.decay import Decay
 from onefit.torch.networks.mapping import plain_kernels
@@ -95,8 +96,27 @@ class Influence:
         Returns
         -------
         tuple of Removed
+
+        Raises
+        ------
+        ValueError
+            If a group is not of row numbers, or has all the weight there is.
         """
-        return tuple(self._without(rows) for rows in _as_groups(groups, len(self.mean)))
+        given = _as_groups(groups, len(self.mean))
+        for rows in given:
+            self._check_others(rows)
+        return tuple(self._without(rows) for rows in given)
+
+    def _check_others(self, rows: Index) -> None:
+        """Refuse a group without which nothing is fitted; the decay of a sum is, and takes weights to 0."""
+        network = self._rule.network
+        others = network.shares.clone()
+        others[torch.as_tensor(rows, device=others.device)] = 0.0
+        if not bool(others.any()) and (network.mean or bool((network.decay == 0).any())):
+            raise ValueError(
+                f"without the group of rows {shown(rows)} no row with weight is left, so that nothing is "
+                "left to fit: take a smaller group"
+            )
 
     def _without(self, rows: Index) -> Removed:
         network = self._rule.network

@@ -129,6 +129,7 @@ class Network:
         losses, mean = read_losses(loss, outputs, rows.target)
         shares = losses.shares(outputs, rows.target)
         shares = shares * as_weights(sample_weight, len(rows), rows.device)
+        _check_several(shares)
         wrong = torch.nonzero(~torch.isfinite(losses.values(outputs, rows.target)))
         if len(wrong):
             raise ValueError(f"the loss of row {int(wrong[0])} is not finite at the given weights")
@@ -288,6 +289,16 @@ def _copied(module: Any, loss: Any, device: torch.device) -> tuple[nn.Module, Ba
     if isinstance(loss, nn.Module):
         loss = copy.deepcopy(loss).to(device=device, dtype=torch.float64)
     return copy.deepcopy(module).to(device=device, dtype=torch.float64).eval(), loss
+
+
+def _check_several(shares: Tensor) -> None:
+    """Refuse a single row with weight: nothing is left to train on without it."""
+    count = int((shares > 0).sum())
+    if count < 2:
+        raise ValueError(
+            f"leave-one-out needs at least 2 rows with weight to have some left to train on, there are "
+            f"{count}: see sample_weight, and targets that the loss ignores"
+        )
 
 
 def _outputs(module: nn.Module, rows: DataRows) -> Tree:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from onefit.exceptions import SolverError, UnsupportedModelError
-from onefit.leave_out.sets import Folds
 from onefit.torch.functional.left_out import Sets, Steps
 from onefit.torch.networks.data import called
 from onefit.torch.networks.gauss_newton import EQUAL, curved_derivatives, matrix_of, n_bytes, without_sets
@@ -130,9 +129,9 @@ class LastLayer(Rule):
 
     def moved(self, sets: Tensor) -> Iterator[Moved]:
         network, last = self.network, last_layer(self.network)
-        rows = tuple(sets.cpu().numpy())
-        folds = Sets.of(Folds(rows, rows, len(network.rows)), network.shares)
-        steps = Steps(self._objective(last), network.theta[last], folds)
+        weights = network.shares[sets]
+        leaving = Sets(sets, weights, sets, weights / network.shares.sum())
+        steps = Steps(self._objective(last), network.theta[last], leaving)
         try:
             moves, leverages, _ = steps.left_out(steps.gradients())
         except SolverError as error:

@@ -144,3 +144,51 @@ def test_a_single_row_with_weight_leaves_nothing_to_train_on():
         influence(nn.Linear(3, 1), nn.MSELoss(), rows, rows, weight_decay=0.1, sample_weight=only)
     with pytest.raises(ValueError, match=r"at least 2 rows with weight .*, there are 1: see sample_weight"):
         loo(nn.Linear(3, 1), nn.MSELoss(), rows, weight_decay=0.1, sample_weight=only)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "loss", "change", "said"),
+    [
+        (
+            1,
+            nn.MSELoss(),
+            lambda X, y: (X, y[:, 0]),
+            r"returns \(15, 1\) and y is \(15,\); give both one shape",
+        ),
+        (1, nn.MSELoss(), lambda X, y: (X[:, :2], y), r"does not take these inputs \(\(15, 2\)"),
+        (1, nn.MSELoss(), lambda X, y: (X, y[:5]), "X has 15 rows, y has 5"),
+        (1, nn.MSELoss(), lambda X, y: (X[:0], y[:0]), r"at least 1 row is needed, got X of shape \(0, 3\)"),
+        (1, nn.MSELoss(), lambda X, y: (X, y.log()), "y has values that are not finite"),
+        (1, nn.MSELoss(), lambda X, y: (1e200 * X, y), "the loss of row 0 is not finite"),
+        (1, lambda out, y: ((out - y) ** 2).mean(), lambda X, _: (X, X[:4, 0]), "X has 15 rows, y has 4"),
+        (1, lambda out, y: ((out - y) ** 2).mean(), lambda X, _: (X, X[:, :, None]), "the loss fails on"),
+        (
+            2,
+            nn.CrossEntropyLoss(),
+            lambda X, y: (X, y + 5),
+            "y is [56] in row 0, and the module has 2 outputs",
+        ),
+        (2, nn.CrossEntropyLoss(), lambda X, y: (X, y.double()), r"y holds torch.float64.*y.astype\(int\)"),
+        (2, nn.CrossEntropyLoss(), lambda X, y: (X, y[:, None]), r"shape \(15, 1\).*pass y\[:, 0\]"),
+        (2, nn.functional.cross_entropy, lambda X, y: (X, y + 5), "the loss fails on the outputs and y"),
+    ],
+)
+def test_test_rows_are_checked_as_those_of_training(outputs, loss, change, said):
+    X, y = data()
+    y = y if outputs == 1 else (y[:, 0] > 0).long()
+    torch.manual_seed(0)
+    with pytest.raises((TypeError, ValueError), match=f"^of the test rows: .*{said}"):
+        influence(nn.Linear(3, outputs), loss, (X[:N], y[:N]), change(X[N:], y[N:]), weight_decay=0.1)
+
+
+@pytest.mark.parametrize("curvature", ["gauss_newton", "last_layer", "kronecker"])
+def test_a_single_test_row_is_one_of_several(curvature):
+    X, y = data()
+    torch.manual_seed(0)
+    module, train = nn.Linear(3, 1), (X[:N], y[:N])
+    given = {"weight_decay": 0.1, "curvature": curvature}
+    several = influence(module, nn.MSELoss(), train, (X[N:], y[N:]), **given)
+    one = influence(module, nn.MSELoss(), train, (X[-1:], y[-1:]), **given)
+    np.testing.assert_allclose(one.values, several.values[-1:], rtol=1e-10)
+    np.testing.assert_allclose(one.test_losses, several.test_losses[-1:], rtol=1e-12)
+    assert one.remove([[3]])[0].losses == pytest.approx(several.remove([[3]])[0].losses[-1:])

@@ -60,7 +60,7 @@ def called(module: nn.Module, parts: dict[str, Tensor], inputs: Tree) -> Any:
     return functional_call(module, parts, tuple(inputs) if isinstance(inputs, tuple) else (inputs,))
 
 
-def read_rows(data: Any, device: torch.device) -> DataRows:
+def read_rows(data: Any, device: torch.device, least: int = 2) -> DataRows:
     """Read rows from what a user has.
 
     Parameters
@@ -69,13 +69,15 @@ def read_rows(data: Any, device: torch.device) -> DataRows:
         ``inputs`` is an array, a tuple of them (several arguments) or a dict (arguments by name).  Data sets
         yield (input, …, target).
     device : torch.device
+    least : int, default 2
+        Number of rows: 2 where they are to be left out, 1 where they are judged only.
 
     Raises
     ------
     TypeError, ValueError
     """
     inputs, target = _parts(data)
-    rows = DataRows(_checked("X", inputs, device), _checked("y", target, device))
+    rows = DataRows(_checked("X", inputs, device, least), _checked("y", target, device, least))
     n = len(rows)
     for path, leaf in tree_flatten_with_path((rows.inputs, rows.target))[0]:
         if len(leaf) != n:
@@ -83,13 +85,14 @@ def read_rows(data: Any, device: torch.device) -> DataRows:
     return rows
 
 
-def _checked(name: str, tree: Tree, device: torch.device) -> Tree:
+def _checked(name: str, tree: Tree, device: torch.device, least: int) -> Tree:
     """Every array of a tree as a tensor."""
     tree = tuple(tree) if isinstance(tree, list) and tree and hasattr(tree[0], "shape") else tree
     if not isinstance(tree, tuple | Mapping):
-        return as_rows(name, tree, device)
+        return as_rows(name, tree, device, least)
     leaves, layout = tree_flatten_with_path(dict(tree) if isinstance(tree, Mapping) else tree)
-    return tree_unflatten([as_rows(_name(name, path), leaf, device) for path, leaf in leaves], layout)
+    rows = [as_rows(_name(name, path), leaf, device, least) for path, leaf in leaves]
+    return tree_unflatten(rows, layout)
 
 
 def _name(name: str, path: Any) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,6 +147,7 @@ def influence(
     module, loss, weight_decay, curvature, sample_weight, device
         As in ``onefit.torch.loo``.  The formula is meant for weights near a minimum of the penalised loss.
     train, test : (X, y), Dataset, list of pairs, or DataLoader
+        There may be a single test row.
 
     Returns
     -------
@@ -182,8 +184,8 @@ def influence(
     place = as_device(device)
     with plain_kernels():
         network = Network.read(module, loss, read_rows(train, place), weight_decay, sample_weight)
-        rows = read_rows(test, place)
-        judged = replace(network, rows=rows, shares=network.shares.new_ones(len(rows)))
+        with _of_test_rows():
+            judged = network.judging(loss, read_rows(test, place, least=1))
         network.check_twice_differentiable()
         rule, notes = rule_for(curvature, network)
         if (gradient := missing(network)) > UNFINISHED:
@@ -191,6 +193,16 @@ def influence(
         values = _values(rule, judged)
         losses = judged.row_values(network.theta).cpu().numpy()
     return Influence(values, values.mean(0), losses, rule.name, notes, rule, judged)
+
+
+@contextmanager
+def _of_test_rows() -> Iterator[None]:
+    """Errors say that they are about the test rows."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"of the test rows: {error}") from error
 
 
 def _values(rule: Rule, test: Network) -> Array:

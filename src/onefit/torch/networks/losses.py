@@ -22,6 +22,12 @@ from onefit.torch.networks.mapping import mapped
 from onefit.torch.numerics.rows import check_scalar
 
 TAKE_NUMBERS = nn.CrossEntropyLoss, nn.NLLLoss
+FAILURES = (
+    RuntimeError,
+    TypeError,
+    IndexError,
+    AssertionError,
+)  # of a loss that does not take what it is given
 BatchLoss: TypeAlias = Callable[[Any, Any], Tensor]  # of outputs and targets
 
 
@@ -109,7 +115,7 @@ def _check_shapes(loss: BatchLoss, outputs: Tree, target: Tree) -> None:
         warnings.simplefilter("ignore")  # PyTorch's own, of the same
         try:
             elements = kind.elements(outputs, target)
-        except (RuntimeError, IndexError, ValueError):
+        except (*FAILURES, ValueError):
             return  # the loss of the batch says why
     if elements.numel() > max(outputs.numel(), target.numel()):
         raise ValueError(
@@ -178,14 +184,7 @@ def read_losses(loss: BatchLoss, outputs: Tree, target: Tree) -> tuple[RowLosses
         If it is neither their mean nor their sum, or not finite.
     """
     _check_shapes(loss, outputs, target)
-    try:
-        batch = loss(outputs, target)
-    except RuntimeError as error:
-        raise TypeError(
-            f"the loss fails on the outputs and y, {error}: outputs are in float64 here, as tensors of its "
-            "own must be (weight.double()); a loss that is an nn.Module is taken to float64 as it is"
-        ) from error
-    check_scalar("the loss of a batch (take reduction='mean' or 'sum')", batch)
+    batch = _of_batch(loss, outputs, target)
     for kind in row_losses(loss, target):
         try:
             rows, shares = kind.values(outputs, target), kind.shares(outputs, target)
@@ -199,6 +198,50 @@ def read_losses(loss: BatchLoss, outputs: Tree, target: Tree) -> tuple[RowLosses
         if abs(float(batch) - total) <= slack:
             return kind, False
     raise ValueError(_neither(loss, outputs, target, float(batch)))
+
+
+def check_losses(loss: BatchLoss, losses: RowLosses, outputs: Tree, target: Tree) -> None:
+    """Refuse rows that are no more than judged by a loss where it does not take them.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    check_targets(loss, outputs, target)
+    _check_shapes(loss, outputs, target)
+    _of_batch(loss, outputs, target)
+    check_finite(losses, outputs, target)
+
+
+def check_finite(losses: RowLosses, outputs: Tree, target: Tree) -> None:
+    """Refuse losses of rows that are not finite."""
+    wrong = torch.nonzero(~torch.isfinite(losses.values(outputs, target)))
+    if len(wrong):
+        raise ValueError(f"the loss of row {int(wrong[0])} is not finite at the given weights")
+
+
+def _of_batch(loss: BatchLoss, outputs: Tree, target: Tree) -> Tensor:
+    """The loss of a batch, one number."""
+    try:
+        batch = loss(outputs, target)
+    except FAILURES as error:
+        raise TypeError(f"the loss fails on the outputs and y, {error}: {_advice(error)}") from error
+    check_scalar("the loss of a batch (take reduction='mean' or 'sum')", batch)
+    return batch
+
+
+def _advice(error: Exception) -> str:
+    if isinstance(error, RuntimeError):
+        return (
+            "outputs are in float64 here, as tensors of its own must be (weight.double()); a loss that is an "
+            "nn.Module is taken to float64 as it is"
+        )
+    if isinstance(error, TypeError):
+        return (
+            "it is called with what the module returns and y; where it takes more, as GaussianNLLLoss does, "
+            "give a function of both, such as lambda out, y: loss(out[:, 0], y, out[:, 1].exp())"
+        )
+    return "see that y has the shape and the values that it takes"
 
 
 def _neither(loss: BatchLoss, outputs: Tree, target: Tree, batch: float) -> str:

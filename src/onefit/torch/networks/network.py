@@ -17,7 +17,14 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from onefit.exceptions import UnsupportedModelError
 from onefit.torch.networks.data import DataRows, Tree, called, taken
 from onefit.torch.networks.decay import Decay, read_decay
-from onefit.torch.networks.losses import BatchLoss, RowLosses, check_targets, read_losses
+from onefit.torch.networks.losses import (
+    BatchLoss,
+    RowLosses,
+    check_finite,
+    check_losses,
+    check_targets,
+    read_losses,
+)
 from onefit.torch.networks.mapping import ONCE, REFUSALS, derivative, jacobian_of, looped, mapped
 from onefit.torch.numerics.objective import BUDGET
 from onefit.torch.numerics.rows import as_weights, trained_parameters
@@ -130,10 +137,20 @@ class Network:
         shares = losses.shares(outputs, rows.target)
         shares = shares * as_weights(sample_weight, len(rows), rows.device)
         _check_several(shares)
-        wrong = torch.nonzero(~torch.isfinite(losses.values(outputs, rows.target)))
-        if len(wrong):
-            raise ValueError(f"the loss of row {int(wrong[0])} is not finite at the given weights")
+        check_finite(losses, outputs, rows.target)
         return cls(own, rows, losses, shares, decay, mean, theta, _layout(losses, outputs, rows.target))
+
+    def judging(self, loss: BatchLoss, rows: DataRows) -> Network:
+        """The network with other rows, all of weight 1, that are checked as those of training are.
+
+        Raises
+        ------
+        TypeError, ValueError
+        """
+        check_losses(
+            _loss_in_float64(loss, rows.device), self.losses, _outputs(self.module, rows), rows.target
+        )
+        return replace(self, rows=rows, shares=self.shares.new_ones(len(rows)))
 
     # --- parameters ------------------------------------------------------------------------------------
 
@@ -286,9 +303,14 @@ def _copied(module: Any, loss: Any, device: torch.device) -> tuple[nn.Module, Ba
         raise TypeError(f"loss must be a function of (output, y), got {loss!r}")
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
         raise ValueError("the module has lazy layers that have seen no data: train it first")
+    own = copy.deepcopy(module).to(device=device, dtype=torch.float64).eval()
+    return own, _loss_in_float64(loss, device)
+
+
+def _loss_in_float64(loss: BatchLoss, device: torch.device) -> BatchLoss:
     if isinstance(loss, nn.Module):
-        loss = copy.deepcopy(loss).to(device=device, dtype=torch.float64)
-    return copy.deepcopy(module).to(device=device, dtype=torch.float64).eval(), loss
+        return copy.deepcopy(loss).to(device=device, dtype=torch.float64)
+    return loss
 
 
 def _check_several(shares: Tensor) -> None:

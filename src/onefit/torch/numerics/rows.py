@@ -15,13 +15,13 @@ from onefit.torch.numerics.devices import on_host
 from onefit.torch.numerics.objective import PenalisedSum
 
 
-def as_rows(name: str, given: Any, device: torch.device) -> Tensor:
+def as_rows(name: str, given: Any, device: torch.device, least: int = 2) -> Tensor:
     """Rows as a tensor: numbers in float64, whole numbers (labels, tokens) as they are.
 
     Raises
     ------
     ValueError
-        If there are fewer than 2 rows, or a value is not finite.
+        If there are fewer than ``least`` rows, 2 where they are to be left out, or a value is not finite.
     """
     rows = given.detach() if isinstance(given, Tensor) else torch.as_tensor(np.array(given))
     if rows.is_complex():
@@ -30,8 +30,9 @@ def as_rows(name: str, given: Any, device: torch.device) -> Tensor:
         )
     kind = torch.float64 if rows.is_floating_point() else torch.int64
     rows = rows.to(device=device, dtype=rows.dtype if rows.dtype == torch.bool else kind)
-    if rows.ndim == 0 or len(rows) < 2:
-        raise ValueError(f"leave-one-out needs at least 2 rows, got {name} of shape {tuple(rows.shape)}")
+    if rows.ndim == 0 or len(rows) < least:
+        needs = "leave-one-out needs at least 2 rows" if least == 2 else "at least 1 row is needed"
+        raise ValueError(f"{needs}, got {name} of shape {tuple(rows.shape)}")
     wrong = torch.nonzero(~torch.isfinite(rows.reshape(len(rows), -1)).all(1))
     if len(wrong):
         raise ValueError(f"{name} has values that are not finite, the first in row {int(wrong[0])}")

@@ -510,12 +510,56 @@ TWO = np.arange(N) % 2
         (2, nn.CrossEntropyLoss(), np.append(TWO[:-1], 5), "y is 5 in row 23, and the module has 2 outputs"),
         (1, nn.BCEWithLogitsLoss(), TWO[:, None], r"y holds torch.int64.*pass y.astype\(float\)"),
         (1, nn.BCEWithLogitsLoss(), 3.0 * TWO[:, None], "takes y from 0 to 1, and row 1 has 3"),
+        (1, nn.HuberLoss(), TWO[:, None], r"y holds torch.int64, and HuberLoss .*pass y.astype\(float\)"),
+        (1, nn.HuberLoss(), TWO[:, None] > 0, r"y holds torch.bool, and HuberLoss .*y.astype\(float\)"),
+        (1, nn.SmoothL1Loss(), TWO[:, None] > 0, r"y holds torch.bool, and SmoothL1Loss .*astype\(float\)"),
+        (
+            1,
+            nn.SoftMarginLoss(),
+            TWO[:, None] > 0,
+            r"y holds torch.bool, and SoftMarginLoss .*astype\(float\)",
+        ),
+        (1, nn.functional.huber_loss, TWO[:, None], r"y holds torch.int64, and the loss takes floats"),
+        (
+            2,
+            nn.GaussianNLLLoss(),
+            TWO.astype(float),
+            r"'var'.*lambda out, y: loss\(out\[:, 0\], y, out\[:, 1\]",
+        ),
+        (2, nn.functional.cross_entropy, TWO + 1, "the loss fails on the outputs and y, Target 2"),
     ],
 )
 def test_targets_that_a_loss_does_not_take_are_named(outputs, loss, y, said):
     X = np.random.default_rng(0).normal(size=(N, 3))
     with pytest.raises((TypeError, ValueError), match=said):
         loo(nn.Linear(3, outputs).double(), loss, (X, y), weight_decay=0.1)
+
+
+@pytest.mark.parametrize("loss", [nn.MSELoss(), nn.SmoothL1Loss(), nn.SoftMarginLoss()])
+def test_whole_numbers_that_a_loss_takes_are_taken(loss):
+    X, y = np.random.default_rng(0).normal(size=(N, 3)), 2 * TWO[:, None] - 1
+    torch.manual_seed(0)
+    net, given = nn.Linear(3, 1).double(), {"weight_decay": 0.1, "train_on": False}
+    whole, floats = (loo(net, loss, (X, target), **given) for target in (y, y.astype(float)))
+    np.testing.assert_allclose(whole.losses, floats.losses, rtol=1e-12)
+
+
+def test_a_loss_of_more_arguments_is_a_function_of_two():
+    X, y = rows()
+    torch.manual_seed(0)
+    net, of_three = nn.Linear(3, 2).double(), nn.GaussianNLLLoss()
+    given = {"weight_decay": 0.1, "train_on": False}
+
+    def loss(out, y):
+        return of_three(out[:, 0], y, out[:, 1].exp())
+
+    def written_out(out, y):
+        return (out[:, 1] + (out[:, 0] - y) ** 2 / out[:, 1].exp()).mean() / 2
+
+    found = loo(net, loss, (X, y[:, 0]), **given)
+    np.testing.assert_allclose(found.losses, loo(net, written_out, (X, y[:, 0]), **given).losses, rtol=1e-6)
+    with pytest.raises(UnsupportedModelError, match=r"a loss that torch.func.vmap can map .*'gauss_newton'"):
+        loo(net, loss, (X, y[:, 0]), curvature="last_layer", **given)
 
 
 def test_batch_norm_is_told_of():

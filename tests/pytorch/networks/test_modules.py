@@ -296,6 +296,21 @@ def test_every_form_of_the_data_is_the_same():
         np.testing.assert_array_equal(losses, found[0])
 
 
+def test_decay_by_any_name_of_a_weight_that_modules_share():
+    torch.manual_seed(0)
+    module = Tied().double()
+    others = {"*.bias": 0.1, "head.*": 0.2}
+    kinds = [{name: 0.3} | others for name in ("down.weight", "up.weight", "up.weigh?")]
+    found = [loo(module, nn.MSELoss(), ROWS, weight_decay=kind, train_on=False).losses for kind in kinds]
+    for losses in found[1:]:
+        np.testing.assert_array_equal(losses, found[0])
+    with pytest.raises(ValueError, match=r"names 'side.weight', which is none of .*up\.weight"):
+        loo(module, nn.MSELoss(), ROWS, weight_decay={"side.weight": 0.3}, train_on=False)
+    module.down.weight.requires_grad_(False)
+    with pytest.raises(ValueError, match=r"names 'up.weight', which is none of down\.bias"):
+        loo(module, nn.MSELoss(), ROWS, weight_decay={"up.weight": 0.3}, train_on=False)
+
+
 def test_decay_of_an_optimiser_and_by_pattern():
     module, loss, data = given("perceptron")
     weights = [p for name, p in module.named_parameters() if name.endswith("weight")]

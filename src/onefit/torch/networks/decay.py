@@ -22,7 +22,8 @@ def read_decay(given: Any, module: nn.Module, shapes: Mapping[str, torch.Size], 
     Parameters
     ----------
     given : float, dict of float, or torch.optim.Optimizer
-        Names of a dict may be patterns, as in a shell; the last that matches a parameter holds.
+        Names of a dict may be patterns, as in a shell; the last that matches a parameter holds.  One that
+        several modules share has the names of all of them.
     module : nn.Module
         That was trained: an optimiser knows its parameters.
     shapes : dict of shapes
@@ -36,7 +37,7 @@ def read_decay(given: Any, module: nn.Module, shapes: Mapping[str, torch.Size], 
     if isinstance(given, torch.optim.Optimizer):
         by_name = _of_optimizer(given, module, shapes)
     elif isinstance(given, Mapping):
-        by_name = _of_patterns(given, shapes)
+        by_name = _of_patterns(given, _names_of(module, shapes))
     else:
         by_name = dict.fromkeys(shapes, given)
     try:
@@ -51,10 +52,18 @@ def read_decay(given: Any, module: nn.Module, shapes: Mapping[str, torch.Size], 
     return torch.cat(parts)
 
 
-def _of_patterns(given: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
+def _names_of(module: nn.Module, names: Iterable[str]) -> dict[str, str]:
+    """The name of a parameter by each name that it has, more than one where modules share it."""
+    first = {id(p): name for name, p in module.named_parameters()}
+    named = {name: first[id(p)] for name, p in module.named_parameters(remove_duplicate=False)}
+    held = set(names)
+    return {name: own for name, own in named.items() if own in held}
+
+
+def _of_patterns(given: Mapping[str, float], names: Mapping[str, str]) -> dict[str, float]:
     by_name: dict[str, float] = {}
     for pattern, value in given.items():
-        matching = [name for name in names if fnmatchcase(name, pattern)]
+        matching = [own for name, own in names.items() if fnmatchcase(name, pattern)]
         if not matching:
             raise ValueError(f"weight_decay names {pattern!r}, which is none of {', '.join(names)}")
         by_name |= dict.fromkeys(matching, value)

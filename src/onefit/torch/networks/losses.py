@@ -141,6 +141,30 @@ def check_targets(loss: BatchLoss, outputs: Tree, target: Tree) -> None:
         and outputs.ndim == 2
     ):
         _check_numbers(type(loss).__name__, loss.ignore_index, outputs.shape[1], target)
+    if not target.is_floating_point():
+        _check_whole(loss, outputs, target)
+
+
+def _check_whole(loss: BatchLoss, outputs: Tensor, target: Tensor) -> None:
+    """Refuse whole numbers and truths where the loss, or its derivatives, are those of floats only."""
+    few, y = outputs[:2], target[:2]
+    if not _is_taken(loss, few, y) and _is_taken(loss, few, y.to(outputs)):
+        name = type(loss).__name__ if isinstance(loss, nn.Module) else "the loss"
+        raise TypeError(f"y holds {target.dtype}, and {name} takes floats: pass y.astype(float)")
+
+
+def _is_taken(loss: BatchLoss, outputs: Tensor, target: Tensor) -> bool:
+    """Whether a loss has a value and derivatives, a second one too, if it depends on outputs in this way."""
+    try:
+        at = outputs.detach().requires_grad_()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of shapes: they are checked on their own
+            (slope,) = torch.autograd.grad(loss(at, target).sum(), at, create_graph=True)
+            if slope.requires_grad:
+                torch.autograd.grad(slope.sum(), at)
+    except (*FAILURES, ValueError, AttributeError):
+        return False
+    return True
 
 
 def _check_shares(name: str, target: Tensor) -> None:

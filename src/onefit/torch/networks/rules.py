@@ -136,6 +136,13 @@ class LastLayer(Rule):
             moves, leverages, _ = steps.left_out(steps.gradients())
         except SolverError as error:
             raise SolverError(f"{error}; here that may be weight decay") from error
+        except RuntimeError as error:
+            if "vmap" not in str(error):
+                raise
+            raise UnsupportedModelError(
+                "the Hessian of the last layer needs a loss that torch.func.vmap can map over rows, "
+                f"{error}: take curvature='gauss_newton'"
+            ) from error
         for few in torch.split(
             torch.arange(len(sets), device=last.device), max(1, BUDGET // len(network.theta))
         ):

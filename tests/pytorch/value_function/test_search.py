@@ -153,13 +153,14 @@ class Ridge:
     def search(self, **settings):
         torch.manual_seed(0)
         given = {
+            "module": nn.Linear(12, 1, bias=False),
             "penalties": {"ridge": "weight"},
             "bounds": {"ridge": (1.0, 3000.0)},
             "validation_loss": nn.MSELoss(),
             "loss": nn.MSELoss(reduction="sum"),
             **settings,
         }
-        return ValueFunctionSearch(nn.Linear(12, 1, bias=False), **given)
+        return ValueFunctionSearch(**given)
 
     def fitted(self, **settings):
         return self.search(**settings).fit(*self.train, *self.held)
@@ -461,9 +462,13 @@ def test_clone_pickle_and_parameters(found):
     ("settings", "message"),
     [
         ({"penalties": {}}, "at least one"),
-        ({"penalties": {"ridge": "bias"}}, "no parameter is called"),
+        ({"penalties": {"ridge": "bias"}}, "no parameter that is trained is called .bias"),
         ({"penalties": {"ridge": lambda module: module.weight}}, "must return one number"),
         ({"penalties": {"ridge": lambda module: 1.0}}, "must return one number"),  # noqa: ARG005
+        (
+            {"penalties": {"ridge": lambda module: module.weight.detach().sum()}},
+            "any parameter that is trained",
+        ),
         ({"validation_loss": nn.MSELoss(reduction="none")}, "validation_loss must return one number"),
         ({"bounds": {"ridge": (10.0, 1.0)}}, "lower < upper"),
         ({"bounds": {"ridge": 1.0}}, "must be two numbers"),
@@ -492,6 +497,33 @@ def test_a_module_without_parameters_is_refused():
     frozen = nn.Linear(12, 1).requires_grad_(requires_grad=False)
     with pytest.raises(ValueError, match="no parameters to train"):
         RIDGE.search().set_params(module=frozen).fit(*RIDGE.train, *RIDGE.held)
+
+
+def frozen_below():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(12, 4), nn.Tanh(), nn.Linear(4, 1))
+    module[0].requires_grad_(requires_grad=False)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("penalty", "message"),
+    [
+        ("0.*", r"no parameter that is trained is called '0.\*'; there are \['2.weight', '2.bias'\]"),
+        (lambda module: module[0].weight.square().sum(), "'ridge' does not depend on any parameter that is"),
+    ],
+)
+def test_a_penalty_of_frozen_parameters_alone_is_refused(penalty, message):
+    with pytest.raises(ValueError, match=message):
+        RIDGE.fitted(module=frozen_below(), penalties={"ridge": penalty})
+
+
+@pytest.mark.filterwarnings("ignore::onefit.exceptions.UnreliableWarning")  # few samples, rough features
+def test_frozen_parameters_are_in_no_penalty():
+    few = {"n_samples": 3, "n_rounds": 1, "module": frozen_below(), "bounds": {"ridge": (0.1, 10.0)}}
+    every, trained = (RIDGE.fitted(penalties={"ridge": name}, **few) for name in ("*", "2.*"))
+    np.testing.assert_array_equal(every.values_, trained.values_)
+    assert every.training_loss_ == trained.training_loss_
 
 
 def test_read_only_arrays_are_taken_without_a_warning():

@@ -35,7 +35,7 @@ Penalty: TypeAlias = Callable[[nn.Module], Tensor]
 
 @dataclass(frozen=True)
 class SumOfSquares:
-    """The sum of squares of the parameters whose names match a pattern, as in a shell."""
+    """The sum of squares of the trained parameters whose names match a pattern, as in a shell."""
 
     pattern: str
 
@@ -47,12 +47,12 @@ class SumOfSquares:
         ValueError
             If no name matches.
         """
-        found = [
-            part.square().sum() for name, part in module.named_parameters() if fnmatchcase(name, self.pattern)
-        ]
+        trained = {name: part for name, part in module.named_parameters() if part.requires_grad}
+        found = [part.square().sum() for name, part in trained.items() if fnmatchcase(name, self.pattern)]
         if not found:
-            names = [name for name, _ in module.named_parameters()]
-            raise ValueError(f"no parameter is called {self.pattern!r}; there are {names}")
+            raise ValueError(
+                f"no parameter that is trained is called {self.pattern!r}; there are {list(trained)}"
+            )
         return torch.stack(found).sum()
 
 
@@ -211,10 +211,9 @@ class ModuleLevels(Levels):
         ValueError
         """
         penalties = zip(self.space.names, self.penalties, strict=True)
+        terms: dict[str, Any] = {f"penalty {name!r}": penalty(self.module) for name, penalty in penalties}
+        values = dict(terms)
         with torch.no_grad():
-            values: dict[str, Any] = {
-                f"penalty {name!r}": penalty(self.module) for name, penalty in penalties
-            }
             values["loss"] = self._said("X and y", self.train, self.loss)
             values["validation_loss"] = self._said("X_val and y_val", self.held, self.validation_loss)
         for name, value in values.items():
@@ -223,6 +222,12 @@ class ModuleLevels(Levels):
                 raise ValueError(f"{name} must return one number as a tensor, got {shape}")
             if not torch.isfinite(value):
                 raise ValueError(f"{name} is not finite at the weights that the module starts from")
+        for name, term in terms.items():
+            if not term.requires_grad:
+                raise ValueError(
+                    f"{name} does not depend on any parameter that is trained, so that its strength changes "
+                    "nothing: see requires_grad of those that it is of"
+                )
 
     def _said(self, names: str, data: Data, loss: Loss) -> Tensor:
         """A loss of some rows, which the module and the loss have to take."""

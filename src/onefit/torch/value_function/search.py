@@ -83,8 +83,8 @@ class ValueFunctionSearch(BaseEstimator):
         its loss over the rows.
     penalties : dict of str to callable(module) -> scalar tensor, or to str
         R_k by name; f = loss + Σ λ_k R_k.  A text stands for the sum of squares of the parameters whose names
-        match it: ``"*"`` for all, ``"0.*"`` for those of the first layer, ``"*weight"`` without biases.
-        Of modules only.
+        match it: ``"*"`` for all, ``"0.*"`` for those of the first layer, ``"*weight"`` without biases;
+        those that are frozen (``requires_grad=False``) do not count.  Of modules only.
     bounds : dict of str to (float, float)
         Range of each λ_k.  Of a linear model "penalty__alpha", and others that the penalty is linear in.
     scale : {"log", "linear"}, default "log"

@@ -46,6 +46,7 @@ from onefit.tuning.sample import Stepped, Verdict, from_sample
 FULL = 0.1  # parameters a row that bends from which on steps are too long for rows that change the pattern
 FIRST = 48  # rows by which a strength is judged first
 ALONE = 0.1  # seconds that rows on their own may take, which no order changes: ten strengths take one then
+EVERYONE = 0.15  # the same of all rows of a loss with kinks at once: no draw says then where a path ends
 NEARLY_ALL = 0.8  # of the rows: what few others may hide is dearer than to solve them
 MORE = 3.0  # times as many rows as a sample that they must hold
 
@@ -131,7 +132,10 @@ class Looks:
             return self._by_sets(solution, self.judgement.sets)
         begun = self.stepped(Solution(solution.fit, among_others(*solution)), leads)
         if self.tells_little(solution.fit):
-            verdict = self.sample(solution, FIRST, stepped=begun)
+            count, everyone = FIRST, len(self.order)
+            if solution.fit.problem.loss.is_kinked and cost_of_some(solution.fit, everyone) <= EVERYONE:
+                count = everyone
+            verdict = self.sample(solution, count, stepped=begun)
         else:
             verdict = self.judgement.verdict(begun.state.found)._replace(begun=begun)
         return verdict._replace(leads=Leads.of(begun.state.found, leads))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
@@ -263,3 +264,11 @@ MODELS = {
 def without(fit: Fit, rows: int | np.ndarray, *, warm: bool = True) -> Fit:
     """Refit without a row, or a set of them, from the fit or from the constant model."""
     return solution_without(fit, rows, warm=warm).fit
+
+
+def town_table(n=60, seed=0):
+    """Rows of numbers and a word, with a response y that depends on x and on the word."""
+    rng = np.random.default_rng(seed)
+    x, z = rng.normal(size=(2, n))
+    place = np.where(x + rng.normal(size=n) > 0, "town", "coast")
+    return pd.DataFrame({"x": x, "z": z, "place": place, "y": 2 * x + (place == "town") + rng.normal(size=n)})

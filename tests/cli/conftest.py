@@ -1,8 +1,9 @@
-"""What most tests of the command line do without: to draw pictures, and to try a hundred strengths."""
+"""What tests of the command line share: results; and what most do without: pictures, a hundred strengths."""
 
 import pytest
 
-from onefit.cli import families
+from builders import town_table
+from onefit.cli import families, run
 from onefit.cli.pictures import pictures
 
 FEW = 15  # strengths along a path
@@ -21,3 +22,14 @@ def _quick(request):
 @pytest.fixture
 def with_pictures(monkeypatch):
     monkeypatch.setattr("onefit.cli.report.pictures", pictures)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A folder with a table and the results of two models."""
+    folder = tmp_path_factory.mktemp("done")
+    town_table().to_csv(folder / "t.csv", index=False)
+    for name, more in (("full", []), ("poor", ["--drop", "x"])):
+        words = ["tune", str(folder / "t.csv"), "--target", "y", "--model", "ridge", "--audit", "0", *more]
+        assert run([*words, "--out", str(folder / name)]) == 0
+    return folder

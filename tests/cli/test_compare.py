@@ -6,26 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from builders import town_table as table
 from onefit.cli import run
 from onefit.risk.presentation import with_error
-
-
-def table(n=60, seed=0):
-    rng = np.random.default_rng(seed)
-    x, z = rng.normal(size=(2, n))
-    place = np.where(x + rng.normal(size=n) > 0, "town", "coast")
-    return pd.DataFrame({"x": x, "z": z, "place": place, "y": 2 * x + (place == "town") + rng.normal(size=n)})
-
-
-@pytest.fixture(scope="module")
-def done(tmp_path_factory):
-    """A folder with a table and the results of two models."""
-    folder = tmp_path_factory.mktemp("done")
-    table().to_csv(folder / "t.csv", index=False)
-    for name, more in (("full", []), ("poor", ["--drop", "x"])):
-        words = ["tune", str(folder / "t.csv"), "--target", "y", "--model", "ridge", "--audit", "0", *more]
-        assert run([*words, "--out", str(folder / name)]) == 0
-    return folder
 
 
 def test_the_better_model_is_found_by_paired_differences(done, capsys):

@@ -18,9 +18,8 @@ from onefit.cli.numerals import MISSING_MARKS, distinct
 
 ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
 ISO = "ISO8601"
-ZONE = (
-    r"(?P<clock>\d{2}:\d{2}[^+Z-]*)(?:Z|(?P<sign>[+-])(?P<hours>\d{2}):?(?P<minutes>\d{2})?)$"  # after a time
-)
+# after a time
+ZONE = r"(?P<clock>\d{2}:\d{2}[^+Z-]*)(?:Z|(?P<sign>[+-])(?P<hours>\d{2}):?(?P<minutes>\d{2})?)$"
 TIME = r"(?P<time>[T ]\d{1,2}:\d{2}(?P<seconds>:\d{2})?)?"
 NUMERIC = rf"(?P<first>\d{{1,2}})(?P<mark>[./-])(?P<second>\d{{1,2}})[./-](?P<year>\d{{4}}|\d{{2}}){TIME}"
 WRITTEN = {  # in one way only

@@ -22,12 +22,8 @@ from onefit.torch.networks.mapping import mapped
 from onefit.torch.numerics.rows import check_scalar
 
 TAKE_NUMBERS = nn.CrossEntropyLoss, nn.NLLLoss
-FAILURES = (
-    RuntimeError,
-    TypeError,
-    IndexError,
-    AssertionError,
-)  # of a loss that does not take what it is given
+# of a loss that does not take what it is given
+FAILURES = RuntimeError, TypeError, IndexError, AssertionError
 BatchLoss: TypeAlias = Callable[[Any, Any], Tensor]  # of outputs and targets
 
 

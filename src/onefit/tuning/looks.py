@@ -45,8 +45,7 @@ from onefit.tuning.sample import Stepped, Verdict, from_sample
 
 FULL = 0.1  # parameters a row that bends from which on steps are too long for rows that change the pattern
 FIRST = 48  # rows by which a strength is judged first
-ALONE = 0.1  # seconds that rows on their own may take, which no order changes: ten strengths take one then
-EVERYONE = 0.15  # the same of all rows of a loss with kinks at once: no draw says then where a path ends
+ALONE = 0.15  # seconds that all rows on their own may take, which no order changes: a path takes few then
 NEARLY_ALL = 0.8  # of the rows: what few others may hide is dearer than to solve them
 MORE = 3.0  # times as many rows as a sample that they must hold
 
@@ -84,7 +83,11 @@ class Looks:
 
     def leave_together(self, fit: Fit) -> bool:
         """Whether strengths are told apart by tenths of a fit without kinks: rows on their own are dear."""
-        return self.judgement.is_by_row and go_together(fit) and cost_of_some(fit, len(self.order)) > ALONE
+        return self.judgement.is_by_row and go_together(fit) and not self._leave_alone(fit)
+
+    def _leave_alone(self, fit: Fit) -> bool:
+        """Whether all rows on their own take so little that nothing is told by tenths."""
+        return cost_of_some(fit, len(self.order)) <= ALONE
 
     def tells_little(self, fit: Fit) -> bool:
         """Whether a step for each row tells little: of many parameters for few rows, and of rows on kinks.
@@ -132,9 +135,9 @@ class Looks:
             return self._by_sets(solution, self.judgement.sets)
         begun = self.stepped(Solution(solution.fit, among_others(*solution)), leads)
         if self.tells_little(solution.fit):
-            count, everyone = FIRST, len(self.order)
-            if solution.fit.problem.loss.is_kinked and cost_of_some(solution.fit, everyone) <= EVERYONE:
-                count = everyone
+            is_kinked, count = solution.fit.problem.loss.is_kinked, FIRST
+            if is_kinked and self._leave_alone(solution.fit):  # no draw says then where a path ends
+                count = len(self.order)
             verdict = self.sample(solution, count, stepped=begun)
         else:
             verdict = self.judgement.verdict(begun.state.found)._replace(begun=begun)
@@ -155,8 +158,8 @@ class Looks:
             return True
         if not self.tells_little(fit):
             return False
-        dear = self.seconds(fit, FIRST) > max(ALONE, self.seconds_by_tenths(fit, count=FIRST))
-        return self._has_large_tenths or dear
+        takes_less = self.seconds_by_tenths(fit, count=FIRST) < self.seconds(fit, FIRST)
+        return self._has_large_tenths or (takes_less and not self._leave_alone(fit))
 
     @property
     def _has_large_tenths(self) -> bool:

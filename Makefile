@@ -21,7 +21,7 @@ types: $(VENV)/.ready-dev
 layers: $(VENV)/.ready-dev
 	$(BIN)/lint-imports
 tests: $(VENV)/.ready-dev
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'not slow' $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m 'not slow' $(PYTEST_ARGS)
 
 tests-all: $(VENV)/.ready-dev  ## every case of every test, for an hour
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(PYTEST_ARGS)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import sys
 import zipfile
+from functools import cache
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +31,37 @@ TRUSTED = frozenset(  # what our own files hold beside what skops trusts by itse
         "numpy.dtype",
     ]
 )
+HEAVY = frozenset({"dask", "torch"})  # libraries that a model is read and written without: seconds of imports
 A_MODEL = "a model is the model.skops that onefit tune --out DIR writes"
 UNREADABLE = (zipfile.BadZipFile, LookupError, ValueError, TypeError, AttributeError, ImportError)
 
 
 def dumps(pipeline: Pipeline, card: dict[str, Any]) -> bytes:
     """A pipeline with its card as bytes; what is known of each row stays behind."""
-    import skops.io  # it imports PyTorch where that is installed, for seconds
-
     model = copy.copy(pipeline[-1])
     del model.loo_
     light = Pipeline([*pipeline.steps[:-1], (pipeline.steps[-1][0], model)])
     setattr(light, CARD, card)
-    return skops.io.dumps(light)
+    return bytes(_skops().dumps(light))
+
+
+class _Absent(MetaPathFinder):
+    """Libraries that cannot be imported."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+        if fullname in HEAVY:
+            raise ModuleNotFoundError(f"{fullname} is not needed", name=fullname)
+
+
+@cache
+def _skops() -> Any:
+    """``skops.io``, without what scikit-learn's list of its estimators, which that asks for, would import."""
+    absent = _Absent()
+    sys.meta_path.insert(0, absent)
+    try:
+        return importlib.import_module("skops.io")
+    finally:
+        sys.meta_path.remove(absent)
 
 
 def card_of(pipeline: Any) -> dict[str, Any]:
@@ -55,12 +77,10 @@ def load(path: str) -> Any:
     TableError
         If there is no such file, or it holds anything else.
     """
-    import skops.io
-
-    content = _model_bytes(Path(path))
+    content, skops = _model_bytes(Path(path)), _skops()
     try:
-        foreign = sorted(set(skops.io.get_untrusted_types(data=content)) - TRUSTED)
-        model = None if foreign else skops.io.loads(content, trusted=sorted(TRUSTED))
+        foreign = sorted(set(skops.get_untrusted_types(data=content)) - TRUSTED)
+        model = None if foreign else skops.loads(content, trusted=sorted(TRUSTED))
     except UNREADABLE as error:
         raise TableError(f"{path} is not a model saved by skops: {error}; {A_MODEL}") from error
     if foreign:

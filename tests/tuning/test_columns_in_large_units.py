@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 import onefit
-from onefit.tuning.pulls import squares_of_products
+from onefit.penalties import L1, L2, Box, GroupLasso, Slope, SparseGroupLasso
+from onefit.tuning.pulls import held, squares_of_products
 from onefit.tuning.selection import Bagging, bagged, roots_of
 
 
@@ -35,6 +36,13 @@ MODELS = {
     "three classes": (onefit.LogisticLOO(), "three"),
     "two classes, l1": (onefit.LogisticLOO(l1_ratio=1.0), "two"),
     "counts": (onefit.PoissonLOO(), "counts"),
+    "groups": (onefit.GeneralizedLinearLOO("squared", GroupLasso([0, 0, 1, 1, 2, 2])), "numbers"),
+    "groups, two classes": (onefit.GeneralizedLinearLOO("logistic", GroupLasso([0, 0, 2, 1, 2, 2])), "two"),
+    "sparse groups": (
+        onefit.GeneralizedLinearLOO("squared", SparseGroupLasso([0, 0, 1, 1, 2, 2])),
+        "numbers",
+    ),
+    "sorted": (onefit.GeneralizedLinearLOO("squared", Slope(np.linspace(2.0, 1.0, 6))), "numbers"),
 }
 
 
@@ -108,6 +116,14 @@ def test_sparse_columns_pull_as_dense_ones_do():
         expected = (centred**2).T @ squares[:, None]
         for columns in (X, sp.csr_array(X), sp.csc_matrix(X)):
             np.testing.assert_allclose(squares_of_products(columns, means, squares[:, None]), expected)
+
+
+@pytest.mark.parametrize(
+    "penalty", [L1(1.0) + Box(lower=0.0, upper=2.0), L2(1.0) + Box(lower=0.0, upper=2.0)]
+)
+def test_what_pulls_beyond_a_bound_has_no_more_to_say(penalty):
+    coef, gradient = np.array([0.0, 0.0, 1.0, 2.0, 2.0]), np.array([5.0, -0.5, -1.0, -7.0, 0.25])
+    np.testing.assert_array_equal(held(gradient, coef, penalty), [0.0, 0.5, 1.0, 0.0, 0.25])
 
 
 def test_no_choice_lies_on_a_hump():

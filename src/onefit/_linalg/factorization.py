@@ -14,7 +14,7 @@ from scipy.linalg import blas, lapack
 
 from onefit._linalg.blas import mirrored, product, times_upper
 from onefit._linalg.columns import as_columns
-from onefit._linalg.semidefinite import Pivoted, inverse_root, positive_eigenpairs
+from onefit._linalg.semidefinite import RANK, Pivoted, inverse_root, positive_eigenpairs
 from onefit._typing import Array, Mask
 from onefit.numerics import EPS, NOISE
 
@@ -25,7 +25,6 @@ ALIKE = 1e-9  # share of a column that others do not tell: of one that they do, 
 # columns that depend on each other, and but for δ do so without one of them, that one is left EPS/δ by
 # rounding.  The smaller of the two pivots is √EPS at most, and a few times that.
 UNSURE = 1e-6
-SINGULAR = 1e-11  # smallest pivot of a matrix with ones on its diagonal that counts as none
 
 
 def cholesky(K: Array, *, in_place: bool = False) -> Array | None:
@@ -273,7 +272,7 @@ def _solve_alone(systems: Array, rhs: Array) -> tuple[Array, Mask]:
     for k, system in enumerate(systems):
         L = cholesky(system.T)  # the same, in the order of Fortran
         if L is not None:
-            value[k], sure[k] = factor_solve(L, rhs[k]), L.diagonal().min() ** 2 > SINGULAR
+            value[k], sure[k] = factor_solve(L, rhs[k]), L.diagonal().min() ** 2 > RANK
     return value, sure
 
 
@@ -282,7 +281,7 @@ def _solve_together(systems: Array, rhs: Array) -> tuple[Array, Mask]:
     try:
         pivots = np.einsum("mqq->mq", np.linalg.cholesky(systems))
         value: Array = np.linalg.solve(systems, rhs[..., None])[..., 0].astype(np.float64, copy=False)
-        sure: Mask = np.asarray(pivots.min(axis=1, initial=1.0) ** 2 > SINGULAR)
+        sure: Mask = np.asarray(pivots.min(axis=1, initial=1.0) ** 2 > RANK)
     except np.linalg.LinAlgError:  # one of them is singular
         if len(systems) == 1:
             return np.full_like(rhs, np.nan), np.zeros(1, dtype=bool)

@@ -114,8 +114,7 @@ class SetDepartures(Departures):
         fit, sets = self.fit, self.sets
         base = _linalg.times(new, fit.coef) + fit.intercept
         moved = self.curvature.carry(new, self.slopes)[:, sets.rows]
-        starts = sets.ends - np.bincount(sets.fold, minlength=len(sets))
-        eta = base[:, None] + self._rescaled_predictors(new, np.add.reduceat(moved, starts, axis=1))
+        eta = base[:, None] + self._rescaled_predictors(new, np.add.reduceat(moved, sets.starts, axis=1))
         for k in np.flatnonzero(~self._is_one_step).tolist():
             one = self.anew.get(k)
             eta[:, k] = np.nan if one is None else _linalg.times(new, one.coef) + one.intercept

@@ -68,6 +68,11 @@ class Folds:
         """Where the rows of each fold end in ``rows``: (folds,)."""
         return np.cumsum(np.bincount(self.fold, minlength=len(self)))
 
+    @cached_property
+    def starts(self) -> Index:
+        """Where the rows of each fold begin in ``rows``: (folds,)."""
+        return self.ends - np.bincount(self.fold, minlength=len(self))
+
     def of_which_all(self, which: Index, good: Mask) -> Index:
         """Those of some sets of which all judged values, (t,), are good."""
         own, _, place = self.judged(which)
@@ -75,7 +80,7 @@ class Folds:
 
     def place(self, k: int) -> slice:
         """Where the rows that fold k tests are in ``rows``."""
-        return slice(int(self.ends[k]) - len(self.tested[k]), int(self.ends[k]))
+        return slice(int(self.starts[k]), int(self.ends[k]))
 
     @cached_property
     def sizes(self) -> Index:
@@ -91,7 +96,7 @@ class Folds:
     def judged(self, which: Index) -> tuple[Index, Index, Index]:
         """Of all values that some folds judge: place of the fold in ``which``, row, and place in ``rows``."""
         ends = self.ends[which]
-        counts = ends - np.where(which > 0, self.ends[which - 1], 0)
+        counts = ends - self.starts[which]
         own = np.repeat(np.arange(len(which)), counts)
         place = np.arange(len(own)) + (ends - np.cumsum(counts))[own]
         return own, self.rows[place], place

@@ -28,7 +28,7 @@ POOR = 0.1  # the same below which the piece was left, or the model is wrong: a 
 GOOD = 0.5  # the same from which on the model may be trusted further
 HALVINGS = 6  # of a Newton step along which the objective does not fall
 DAMPING = 1e-2  # of the first proximal Newton step, relative to the curvature of the loss
-EASIER, HARDER = 0.1, 10.0  # what the damping is multiplied with after a model that was right, or wrong
+EASIER, HARDER = 0.3, 10.0  # what the damping is multiplied with after a model that was right, or wrong
 CAREFUL = 1.2  # times what the model promises from which on fewer rows bend than it has it
 LEAST_OF_ROWS = 1e-12  # their damping: where all are straight the intercept would be free
 QUICK = 8  # steps for a minimum of the model from which on with less damping it would take many
@@ -179,9 +179,12 @@ def _by_model(here: _Point, damping: Damping) -> tuple[_Point, Damping] | None:
         rounding = ROUNDING * abs(fit.objective)
         if found.is_there and abs(found.promised) <= rounding:
             return None
-        if found.is_there and found.promised > rounding and gained >= POOR * found.promised:
+        serves = found.promised > rounding and gained >= POOR * found.promised
+        if serves and found.is_there:
             return _Point.at(found.fit), _eased(damping, found, gained)
         damping = damping.times(HARDER)
+        if serves:  # on the way to the minimum of the model
+            return _Point.at(found.fit), damping
     return here, damping
 
 

@@ -12,7 +12,6 @@ from onefit.cost import UNNOTICED
 from onefit.curvature.iterated import cost_along_path
 from onefit.leave_out.factor_free import apart_cost
 from onefit.numerics import TINY
-from onefit.penalties import SeparablePenalty
 from onefit.risk.means import mean_and_error
 from onefit.solvers.path import goes_through
 from onefit.solvers.solve import solve
@@ -115,10 +114,7 @@ class PathEnd:
 
     def _has_more_to_say(self) -> bool:
         """Whether a column may have, on which the penalty lies heavier than on others in larger units."""
-        fit = self.seen.visited[-1]
-        if not isinstance(fit.problem.penalty, SeparablePenalty):
-            return False
-        return self._largest_pull() > usual_by_chance(fit.coef.size)
+        return self._largest_pull() > usual_by_chance(self.seen.visited[-1].coef.size)
 
     def _cost_of_the_rest(self) -> float:
         """Seconds that the strengths of the grid take that are still to come, and judging them, about."""

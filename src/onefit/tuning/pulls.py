@@ -16,7 +16,7 @@ from onefit import _linalg
 from onefit._typing import Array
 from onefit.fit import Fit
 from onefit.numerics import TINY
-from onefit.penalties import Penalty, SeparablePenalty
+from onefit.penalties import Box, Penalty, SeparablePenalty, Sum
 
 
 def usual_by_chance(columns: int) -> float:
@@ -82,8 +82,15 @@ def _of_sparse(columns: Any, means: Array | None, squares: Array) -> Array:
 
 
 def held(gradient: Array, coef: Array, penalty: Penalty) -> Array:
-    """Size of a gradient of the loss, as far as a penalty holds it that grows with its strength."""
-    pull = np.abs(gradient)
+    """Size of a gradient of the loss, as far as a penalty holds it that grows with its strength.
+
+    Bounds hold what pulls beyond them, whatever the strength.
+    """
+    pull, rest = np.abs(gradient), penalty.rest if isinstance(penalty, Sum) else penalty
+    if isinstance(rest, Box):
+        lower, upper = rest.bounds(coef.shape)
+        up, down = np.where(coef < upper, -gradient, 0.0), np.where(coef > lower, gradient, 0.0)
+        return np.where(np.isfinite(rest.l1), np.maximum(np.maximum(up, down), 0.0), 0.0)
     if not isinstance(penalty, SeparablePenalty):
         return pull
     l1, l2 = penalty.strengths(coef.shape)

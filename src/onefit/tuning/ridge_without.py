@@ -88,7 +88,7 @@ class RidgeWithoutSets:
     @cached_property
     def _batches(self) -> list[tuple[Index, Index]]:
         """Rows of the sets of each size, (f, m), and where they are judged."""
-        sizes, first = self.sets.sizes, self.sets.ends - self.sets.sizes
+        sizes, first = self.sets.sizes, self.sets.starts
         found = []
         for m in np.unique(sizes):
             own = np.flatnonzero(sizes == m)

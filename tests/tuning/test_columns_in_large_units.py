@@ -63,6 +63,16 @@ def test_others_have_their_say(name):
     assert len(_strengths(model)) > short
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("penalty", [GroupLasso([0, 0, 1, 1, 2, 2]), SparseGroupLasso([0, 0, 1, 1, 2, 2])])
+def test_a_strength_half_way_is_solved_from_the_stronger_one_where_it_is_not_from_both(penalty, seed):
+    Z, responses = _table(seed=seed)
+    X = Z.copy()
+    X[:, 3] = 3e6 + 1e6 * Z[:, 3]  # in a group with one in thousandths of its units
+    model = onefit.GeneralizedLinearLOO("logistic", penalty).fit(X, responses["two"])
+    assert model.loo_.value < np.log(2.0)
+
+
 def test_each_target_goes_on_for_itself():
     Z, responses = _table()
     X = Z.copy()

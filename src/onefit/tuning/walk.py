@@ -243,7 +243,12 @@ class Walk:
         near = min(known, key=lambda one: abs(one[0] - place), default=None)
         serving = self.kept.last if near is None else near[1].curvature
         problem = self.problem_at(self.seen.strengths[place])
-        solution = _in_the_middle(solve(Fit(problem, coef, level), serving, self.looks.asks_little))
+        try:
+            found = solve(Fit(problem, coef, level), serving, self.looks.asks_little)
+        except SolverError:  # from the stronger one, as paths go
+            start = Fit(problem, ends[0].coef, ends[0].intercept)
+            found = solve(start, serving, self.looks.asks_little)
+        solution = _in_the_middle(found)
         self.seen.fits[place] = solution.fit
         self._judge(place, solution)
 

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import clarabel_route
+import onefit
 from onefit._linalg import RowGram
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
@@ -38,6 +39,7 @@ from onefit.penalties import (
 )
 from onefit.problem import Problem
 from onefit.solvers import kinks, quadratic_program
+from onefit.solvers.dual_rows import into_box
 from onefit.solvers.solve import solve
 
 N, P = 40, 8
@@ -291,3 +293,22 @@ def test_rows_that_determine_more_directions_than_there_are_on_kinks(units):
     fit = quadratic_program.solve(Fit.at_start(problem))
     _, _, minimum = clarabel_route.minimum(replace(problem, X=X, penalty=L1(0.02)))
     assert fit.objective == pytest.approx(minimum, rel=1e-8)
+
+
+@pytest.mark.parametrize("missing", [1.0, 1e-6, 1e-8])
+def test_duals_balance_however_little_is_missing(missing):
+    """The tolerance of a linear program is absolute, and hid what was missing below it."""
+    rng = np.random.default_rng(0)
+    free, ends = rng.normal(size=(30, 4)), np.column_stack([np.full(30, -1.0), np.ones(30)])
+    balanced = into_box(rng.uniform(-0.5, 0.5, size=30), ends, free)
+    g = into_box(balanced + missing * rng.uniform(-0.5, 0.5, size=30), ends, free)
+    assert np.abs(free.T @ g).max() <= 1e-6 * missing
+    assert np.abs(g).max() <= 1.0
+
+
+def test_a_path_of_fused_hinge_losses_has_its_optima():
+    rng = np.random.default_rng(58)
+    X = rng.normal(size=(36, 6))
+    y = (X[:, 0] + 0.5 * X[:, 1] + rng.logistic(size=36) > 0).astype(int)
+    model = onefit.GeneralizedLinearLOO("hinge", FusedLasso(1.0), alphas=8, early_stopping=False).fit(X, y)
+    assert len(model.alphas_) >= 8

@@ -163,21 +163,25 @@ def _orthonormal(free: Array, columns: Index) -> tuple[Array, Index, Array]:
 
 
 def into_box(g: Array, ends: Array, free: Array) -> Array:
-    """Duals with Qᵀ g = 0 between the outer ends of their intervals, nearest to some in ℓ1 distance."""
+    """Duals with Qᵀ g = 0 between the outer ends of their intervals, nearest to some in ℓ1 distance.
+
+    Linear programs are solved to absolute tolerances: this one in units of what is missing.
+    """
     excess = free.T @ g
     if free.shape[1] == 1:
         return _filled(g, ends, free[:, 0], -float(excess[0]))
     if np.abs(excess).max(initial=0.0) <= 1e-12 * np.abs(g).max(initial=0.0):
         return g
-    room = np.concatenate([ends[:, -1] - g, g - ends[:, 0]])
+    missing = float(np.abs(excess).max())
+    room = np.concatenate([ends[:, -1] - g, g - ends[:, 0]]) / missing
     bounds = np.column_stack([np.zeros(len(room)), room])
-    program = linprog(np.ones(len(room)), A_eq=np.hstack([free.T, -free.T]), b_eq=-excess, bounds=bounds)
+    program = linprog(np.ones(len(room)), A_eq=np.hstack([free.T, -free.T]), b_eq=-excess / missing, bounds=bounds)
     if program.status != 0:
         raise SolverError(
             "there are no duals that balance the directions without a penalty: the problem has no finite "
             "minimum; give every column a penalty"
         )
-    return np.clip(g + program.x[: len(g)] - program.x[len(g) :], ends[:, 0], ends[:, -1])
+    return np.clip(g + missing * (program.x[: len(g)] - program.x[len(g) :]), ends[:, 0], ends[:, -1])
 
 
 def _filled(g: Array, ends: Array, along: Array, missing: float) -> Array:

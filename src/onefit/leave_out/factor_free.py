@@ -41,9 +41,9 @@ TENTHS = 2  # of them, by which a strength is looked at first
 USUAL_TENTHS = 4.0  # by which it is told in the end: most are out of the race after the first
 
 
-def parts_of(n: int) -> list[Index]:
-    """Tenths of the rows, drawn at random: the same ones for all fits."""
-    return np.array_split(np.random.default_rng(0).permutation(n), PARTS)
+def parts_of(order: Index) -> list[Index]:
+    """Tenths of the rows in their random order: the same ones for all fits to these rows."""
+    return np.array_split(order, PARTS)
 
 
 def is_dear_to_factor(fit: Fit, fits: int) -> bool:

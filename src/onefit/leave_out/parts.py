@@ -21,6 +21,7 @@ from onefit.leave_out.draws import LOOKS, MOST, NEGLIGIBLE, Draw, draw, expected
 from onefit.leave_out.factor_free import PARTS, FitsWithout, goes_by_column, parts_of, rough_cost
 from onefit.leave_out.regression import regression_estimate
 from onefit.leave_out.result import Correction, Drawn
+from onefit.leave_out.row_order import random_order
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import UNRELIABLE, resolution
 
@@ -81,7 +82,7 @@ class _Sample:
         fit, found = state.fit, state.found
         inside, stepped = (yardstick.losses(frame, eta[frame]) for eta in (fit.eta, found.eta))
         eta = np.full(found.eta.shape, np.nan) if apart is None else apart.copy()
-        FitsWithout().complete(eta, fit, state.curvature, parts_of(found.count))
+        FitsWithout().complete(eta, fit, state.curvature, parts_of(random_order(fit)))
         without = yardstick.losses(frame, eta[frame])
         stepped = np.clip(np.nan_to_num(stepped, nan=np.inf), None, 2.0 * without.max())  # may be anywhere
         in_frame = _linalg.with_axes(np.isin(found.rows, frame), eta)

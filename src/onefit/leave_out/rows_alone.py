@@ -22,6 +22,7 @@ from onefit.leave_out.factor_free import PARTS, fit_of_others, goes_by_column, n
 from onefit.leave_out.parts import FIRST
 from onefit.leave_out.refit import refit_cost
 from onefit.leave_out.result import SolvedWithout
+from onefit.leave_out.row_order import random_order
 from onefit.solvers import coordinate_descent
 from onefit.solvers.truncated import ROUGH, Seconds, WithoutFactor, answered, approach
 
@@ -71,7 +72,7 @@ class RowsAlone:
         if fit.is_kinked:
             by_factor += rows.many * refit_cost(fit).seconds
         elif rows.seconds < by_factor:
-            rows.taken(fit.eta, np.random.default_rng(0).choice(n, TRIED, replace=False))
+            rows.taken(fit.eta, random_order(fit)[:TRIED])
         return rows if rows.seconds < by_factor else None
 
     @property

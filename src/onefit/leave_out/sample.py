@@ -13,10 +13,12 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array
+from onefit.fit import Fit
 from onefit.leave_out.draws import LOOKS, MOST, NEGLIGIBLE
 from onefit.leave_out.frame import FEWEST, Frame, is_regular
 from onefit.leave_out.probed import doubt_of_probes
 from onefit.leave_out.result import Correction, LeftOut
+from onefit.leave_out.row_order import random_order
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import UNRELIABLE
 
@@ -39,7 +41,7 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
         _solve_all(state, yardstick, affordable, rng)
         return
     before, too_far = state.found, UNRELIABLE / state.max_error
-    lots, others = np.random.default_rng(rng).random((2, LOOKS, before.count))
+    lots, others = _lots(state.fit, before, rng)
     grown = _grown(frame, lots, room, most)
     if grown.fails(too_far) and frame.asks_for_lengths(MOST * frame.size):
         grown = _grown(_begun_anew(frame, before), others, room, most)
@@ -50,6 +52,12 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
         # it claims no more than was asked for: where heavy tails were not drawn, errors look smaller
         told = found if np.isfinite(left) else found._replace(error=max(found.error, grown.room))
         state.found = replace(state.found, correction=told, doubt=doubt)
+
+
+def _lots(fit: Fit, found: LeftOut, rng: int) -> Array:
+    """Random numbers for each look and each set, which belong to what a row holds: (2, LOOKS, t)."""
+    lots = np.random.default_rng(rng).random((2, LOOKS, found.count))
+    return lots if found.sets is not None else lots[..., np.argsort(random_order(fit))]
 
 
 class _Grown(NamedTuple):

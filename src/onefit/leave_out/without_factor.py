@@ -21,6 +21,7 @@ from onefit.leave_out.factor_free import FitsWithout, parts_of
 from onefit.leave_out.parts import FIRST
 from onefit.leave_out.regression import ENOUGH, regression_estimate
 from onefit.leave_out.result import Correction, Drawn, LeftOut
+from onefit.leave_out.row_order import random_order
 from onefit.leave_out.rows_alone import RowsAlone
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import UNRELIABLE, resolution
@@ -57,7 +58,7 @@ def told_without_factor(
     if rows is None or yardstick is None:
         return None
     without = np.full(fit.eta.shape, np.nan) if apart is None else apart.copy()
-    FitsWithout().complete(without, fit, None, parts_of(fit.problem.n))
+    FitsWithout().complete(without, fit, None, parts_of(random_order(fit)))
     known = _covariates(rows, yardstick, without)
     held = int(np.count_nonzero(yardstick.weights))
     m, most = min(FIRST, ENOUGH * known.shape[1]), held if fit.is_kinked else int(MOST * held)
@@ -79,8 +80,7 @@ def told_without_factor(
 
 def _drawn(rows: RowsAlone, yardstick: Yardstick, known: Array, m: int) -> Draw:
     """So many rows or a few more: those without which there is no solution are among them."""
-    order = np.random.default_rng(0).permutation(len(known))
-    which, chance = drawn_by(known[:, :2], yardstick.weights, order, m)
+    which, chance = drawn_by(known[:, :2], yardstick.weights, random_order(rows.fit), m)
     chance[rows.lone] = 1.0
     which = np.union1d(which, rows.lone[yardstick.weights[rows.lone] > 0])
     return Draw(which, chance[which])

@@ -175,7 +175,9 @@ def into_box(g: Array, ends: Array, free: Array) -> Array:
     missing = float(np.abs(excess).max())
     room = np.concatenate([ends[:, -1] - g, g - ends[:, 0]]) / missing
     bounds = np.column_stack([np.zeros(len(room)), room])
-    program = linprog(np.ones(len(room)), A_eq=np.hstack([free.T, -free.T]), b_eq=-excess / missing, bounds=bounds)
+    program = linprog(
+        np.ones(len(room)), A_eq=np.hstack([free.T, -free.T]), b_eq=-excess / missing, bounds=bounds
+    )
     if program.status != 0:
         raise SolverError(
             "there are no duals that balance the directions without a penalty: the problem has no finite "

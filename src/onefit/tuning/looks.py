@@ -35,6 +35,7 @@ from onefit.leave_out.factor_free import (
 )
 from onefit.leave_out.fold_fits import have_to_be_solved, pay_roughly, sets_left_out_roughly
 from onefit.leave_out.leads import Leads
+from onefit.leave_out.row_order import random_order
 from onefit.leave_out.sets import Folds
 from onefit.numerics import resolution
 from onefit.risk.means import mean_and_error
@@ -72,10 +73,20 @@ class Looks:
         state = in_passing(*solution, self.judgement.yardstick, leads)
         return Stepped(state, self.judgement.losses(state.found))
 
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.judgement.weights)
+
+    def order(self, fit: Fit) -> Index:
+        """Rows as samples take them where all are alike: the same at every strength."""
+        if not self._known_order:
+            self._known_order.append(random_order(fit))
+        return self._known_order[0]
+
     @cached_property
-    def order(self) -> Index:
-        """Rows as samples take them where all are alike."""
-        return np.random.default_rng(0).permutation(len(self.judgement.weights))
+    def _known_order(self) -> list[Index]:
+        return []
 
     def is_sampled(self, fit: Fit) -> bool:
         """Whether strengths are told apart by samples of rows that are solved without themselves."""
@@ -87,7 +98,7 @@ class Looks:
 
     def _leave_alone(self, fit: Fit) -> bool:
         """Whether all rows on their own take so little that nothing is told by tenths."""
-        return cost_of_some(fit, len(self.order)) <= ALONE
+        return cost_of_some(fit, self.n) <= ALONE
 
     def tells_little(self, fit: Fit) -> bool:
         """Whether a step for each row tells little: of many parameters for few rows, and of rows on kinks.
@@ -137,7 +148,7 @@ class Looks:
         if self.tells_little(solution.fit):
             is_kinked, count = solution.fit.problem.loss.is_kinked, FIRST
             if is_kinked and self._leave_alone(solution.fit):  # no draw says then where a path ends
-                count = len(self.order)
+                count = self.n
             verdict = self.sample(solution, count, stepped=begun)
         else:
             verdict = self.judgement.verdict(begun.state.found)._replace(begun=begun)
@@ -164,7 +175,7 @@ class Looks:
     @property
     def _has_large_tenths(self) -> bool:
         """Whether two tenths hold more rows than a sample does: then they tell more of a fit that is full."""
-        return TENTHS * len(self.order) >= PARTS * MORE * FIRST
+        return TENTHS * self.n >= PARTS * MORE * FIRST
 
     def _pays_by_tenths(
         self, fit: Fit, count: int, before: Verdict | None = None, *, alike: bool = False
@@ -183,7 +194,7 @@ class Looks:
 
     def seconds_by_tenths(self, fit: Fit, before: Verdict | None = None, count: float = np.inf) -> float:
         """About what it takes to leave out so many rows in tenths, or all, but those a verdict has seen."""
-        n, seen = len(self.order), 0 if before is None else before.seen
+        n, seen = self.n, 0 if before is None else before.seen
         parts = max(TENTHS, PARTS * min(count, n) / n) - PARTS * seen / n
         return rough_cost(fit) * max(parts, 0.0)
 
@@ -200,10 +211,10 @@ class Looks:
         knows less, so that nothing is claimed of the error.  There are as many tenths as hold ``count`` rows,
         or two, or all of them where they go together; those of a verdict ``before`` are not left out again.
         """
-        least, apart = max(TENTHS, -(-PARTS * count // len(self.order))), np.full(fit.eta.shape, np.nan)
+        least, apart = max(TENTHS, -(-PARTS * count // self.n)), np.full(fit.eta.shape, np.nan)
         if before is not None and before.apart is not None:
             apart = before.apart.copy()
-        parts = parts_of(len(self.order))[: PARTS if go_together(fit) else least]
+        parts = parts_of(self.order(fit))[: PARTS if go_together(fit) else least]
         self.near.complete(apart, fit, curvature, parts, least)
         rows = np.concatenate([part for part in parts if not np.isnan(apart[part]).any()])
         covariates = self._of_rows(self._everyone, fit.eta)[:, None]
@@ -216,13 +227,13 @@ class Looks:
         if not pay_roughly(solution.fit, sets):
             return self.judgement.verdict(self.judgement.thoroughly(solution))
         losses = self.judgement.losses_of(sets.rows, sets_left_out_roughly(*solution, sets, self.near))
-        return Verdict(losses, np.zeros(len(losses)), np.inf, seen=len(self.order))
+        return Verdict(losses, np.zeros(len(losses)), np.inf, seen=self.n)
 
     def by_some_steps(self, solution: Solution) -> Verdict:
         """Judge by the steps of a tenth of the rows, and about those of the others."""
         stepped = self._of_rows(self._everyone, step_by_average(solution.fit))
         covariates = self._covariates(solution.fit, stepped)
-        rows, chance = drawn_by(covariates, self.judgement.weights, self.order, len(self.order) // PARTS)
+        rows, chance = drawn_by(covariates, self.judgement.weights, self.order(solution.fit), self.n // PARTS)
         known = self._of_rows(rows, step_of_rows(*solution, rows))
         verdict = from_sample(known, rows, chance, covariates, self.judgement.weights)
         return verdict._replace(error=np.inf, solved=0)
@@ -240,10 +251,10 @@ class Looks:
         that is at hand.
         """
         begun, losses = self.stepped(solution) if stepped is None else stepped
-        n, covariates = len(self.order), self._covariates(solution.fit, losses)
+        n, covariates = self.n, self._covariates(solution.fit, losses)
         count = max(count, int(UNNOTICED / cost_of_some(solution.fit, 1)))
         count = count if count < NEARLY_ALL * n else n
-        rows, chance = drawn_by(covariates, self.judgement.weights, self.order, count)
+        rows, chance = drawn_by(covariates, self.judgement.weights, self.order(solution.fit), count)
         off, known, proven = np.full(n, np.nan), np.full(n, np.nan), True
         if before is not None and before.off is not None:
             off, known, proven = before.off.copy(), before.losses.copy(), before.proven
@@ -301,7 +312,7 @@ class Looks:
         """About what it takes to judge by so many rows."""
         if self._pays_by_tenths(fit, count, before):
             return self.seconds_by_tenths(fit, before, count)
-        return cost_of_some(fit, min(count, len(self.order)))
+        return cost_of_some(fit, min(count, self.n))
 
     def _of_rows(self, rows: Index, eta: Array) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):  # of missing predictors

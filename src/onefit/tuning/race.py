@@ -162,7 +162,7 @@ class _Race:
 
     def _judges_alike(self) -> bool:
         """Judge the best by tenths by all rows, where others near it are: the two miss different things."""
-        n = len(self.looks.order)
+        n = self.looks.n
         seen = [j for j, rival in self._rivals.items() if rival.seen and self.entrants[j].is_sampled]
         if not seen or self._rivals_are_alike:
             return False
@@ -195,7 +195,7 @@ class _Race:
         others = judged(self.verdicts)
         count, held = max(known.left_out for known in others.values()), smallest(self.result.criterion)
         by_tenths = any(known.seen for known in ([others[held]] if held in others else others.values()))
-        if by_tenths or count < len(self.looks.order):
+        if by_tenths or count < self.looks.n:
             self._judge(j, count, by_tenths=by_tenths)
         else:
             self.verdicts[j] = self._thorough(j)
@@ -227,7 +227,7 @@ class _Race:
 
     def _next(self) -> list[tuple[int, int]]:
         """Strengths to judge next, and by how many rows; none where the choice stands."""
-        result, n = self.result, len(self.looks.order)
+        result, n = self.result, self.looks.n
         if np.all(np.isnan(result.risks)):
             return []
         least = smallest(result.criterion)
@@ -286,7 +286,7 @@ class _Race:
         if verdict is None:
             return -1
         well = verdict.settled or verdict.error <= KNOWN * self.result.std_errors[j]
-        return len(self.looks.order) if well and not verdict.solved else verdict.left_out
+        return self.looks.n if well and not verdict.solved else verdict.left_out
 
     def _blur(self, which: Index, least: int) -> Array:
         """Errors of differences to the smallest risk that samples leave, in units of the whole error."""
@@ -334,8 +334,8 @@ class _Race:
         begun = self.entrants[j].stepped.state if by_factor else None
         left_out = self.finished[j] = self.looks.judgement.thoroughly(solution, REPORTED, apart, begun)
         if self.entrants[j].is_sampled:
-            self.spent += self.looks.seconds(solution.fit, len(self.looks.order))
-        return self.looks.judgement.verdict(left_out, len(self.looks.order))
+            self.spent += self.looks.seconds(solution.fit, self.looks.n)
+        return self.looks.judgement.verdict(left_out, self.looks.n)
 
     def _affords(self, more: float) -> bool:
         """Whether the race may take so many seconds more."""

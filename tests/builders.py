@@ -37,8 +37,10 @@ from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 
 import onefit
 from onefit.fit import Fit
+from onefit.leave_out.factor_free import parts_of
 from onefit.leave_out.refit import solution_without
-from onefit.losses import Hinge, Huber, Multinomial, Quantile
+from onefit.leave_out.row_order import random_order
+from onefit.losses import Hinge, Huber, Multinomial, Quantile, Squared
 from onefit.penalties import (
     L1,
     L2,
@@ -272,3 +274,15 @@ def town_table(n=60, seed=0):
     x, z = rng.normal(size=(2, n))
     place = np.where(x + rng.normal(size=n) > 0, "town", "coast")
     return pd.DataFrame({"x": x, "z": z, "place": place, "y": 2 * x + (place == "town") + rng.normal(size=n)})
+
+
+def tenths(n):
+    """Tenths of so many rows, drawn at random."""
+    return np.array_split(np.random.default_rng(0).permutation(n), 10)
+
+
+def tenths_of(X, y, weights=None):
+    """Tenths of the rows of a problem, as they are drawn where its models are told apart by them."""
+    weights = np.ones(len(y)) if weights is None else weights
+    fit = Fit.at_start(Problem(Squared(), L2(), X, np.asarray(y, dtype=float), weights))
+    return parts_of(random_order(fit))

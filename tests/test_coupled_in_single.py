@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from builders import tenths
 from onefit import LogisticLOO
 from onefit.curvature import CoupledBlock, CoupledInSingle, Direction, factor, in_single
 from onefit.curvature.outputs import FAINT
 from onefit.fit import Fit
 from onefit.leave_out.averaged import among_others, step_of_rows
-from onefit.leave_out.factor_free import FitsWithout, parts_of
+from onefit.leave_out.factor_free import FitsWithout
 from onefit.leave_out.step import one_step
 from onefit.losses import Multinomial
 from onefit.metrics import LogLoss
@@ -122,7 +123,7 @@ def test_steps_of_rows_are_about_those_of_double_precision():
 
 
 def test_tenths_are_about_those_of_double_precision(monkeypatch):
-    fit, parts = fit_at(0.1), parts_of(N)
+    fit, parts = fit_at(0.1), tenths(N)
     found = FitsWithout().left_out_roughly(fit, factor(fit), parts)
     monkeypatch.setattr(CoupledBlock, "roughly", property(lambda K: K))
     for one, other in zip(found, FitsWithout().left_out_roughly(fit, factor(fit), parts), strict=True):

@@ -9,10 +9,11 @@ import pytest
 import scipy.sparse as sp
 
 import onefit
-from builders import without
+from builders import tenths, without
 from onefit.fit import Fit
 from onefit.leave_out import leave_out, without_factor
 from onefit.leave_out.factor_free import FitsWithout, parts_of
+from onefit.leave_out.row_order import random_order
 from onefit.leave_out.rows_alone import RowsAlone
 from onefit.losses import Logistic, Multinomial
 from onefit.metrics import LogLoss
@@ -118,7 +119,7 @@ def test_each_class_loses_by_steps_what_it_does_without_its_tenths(store):
     """Beside steps by the average curvature one class moves farther than another."""
     fit = fit_at(n=300, store=store)
     judge, rows, without_tenths = yardstick_of(fit), RowsAlone(fit), np.full(fit.eta.shape, np.nan)
-    FitsWithout().complete(without_tenths, fit, None, parts_of(300))
+    FitsWithout().complete(without_tenths, fit, None, parts_of(random_order(fit)))
     known = without_factor._covariates(rows, judge, without_tenths)
     _, tenths, stepped = known[:, :3].T
     for k in range(C):
@@ -193,17 +194,17 @@ def test_tenths_without_any_row_of_a_class_end_where_steps_lead(classes, l1_rati
     rng = np.random.default_rng(0)
     X = rng.normal(size=(160, 30))
     y = (X[:, :4] @ rng.normal(size=(4, classes - 1)) + rng.gumbel(size=(160, classes - 1))).argmax(axis=1)
-    y[parts_of(160)[2][3]] = classes - 1
+    y[tenths(160)[2][3]] = classes - 1
     penalty = ElasticNet(3.0, l1_ratio) if l1_ratio else L2(3.0)
     loss = Multinomial(classes) if classes > 2 else Logistic()
     intercept = np.ones(classes, dtype=bool) if classes > 2 else np.array(True)
     fit = solve(Fit.at_start(Problem(loss, penalty, X, y.astype(float), np.ones(160), intercept))).fit
     assert fit.problem.attains_levels(fit.problem.weights[:, None]).all()
     without_tenths = np.full(fit.eta.shape, np.nan)
-    FitsWithout().complete(without_tenths, fit, None, parts_of(160))
+    FitsWithout().complete(without_tenths, fit, None, tenths(160))
     assert np.isfinite(without_tenths).all()
-    rest = np.delete(parts_of(160)[2], 3)
-    assert not fit.problem.attains_levels(fit.problem.weights_without([parts_of(160)[2]])).any()
+    rest = np.delete(tenths(160)[2], 3)
+    assert not fit.problem.attains_levels(fit.problem.weights_without([tenths(160)[2]])).any()
     near = 0.5 + np.abs(fit.eta[rest]).max()
     lost = loss.value(y[rest].astype(float), without_tenths[rest])
     assert np.all(lost < loss.value(y[rest].astype(float), fit.eta[rest]) + 2.0 * near)

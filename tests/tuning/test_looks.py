@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
 import onefit
+from builders import tenths, tenths_of
 from onefit.curvature import factor
 from onefit.exceptions import UnreliableWarning
 from onefit.fit import Fit
@@ -63,7 +64,7 @@ def test_rows_that_leave_together_are_as_refits_have_them(n, p, penalty, loss, s
 def test_along_a_path_rows_leave_from_where_they_left_before(ratio, store, loss, monkeypatch):
     """As near to their refits as from the fit with all rows, by fewer sweeps where the penalty is weak."""
     problem = _problem(120, 300, ElasticNet(1.0, ratio), 0.2, loss, store)
-    strengths, parts = np.geomspace(3.0, 0.02 if loss.is_quadratic else 0.2, 8), factor_free.parts_of(120)[:2]
+    strengths, parts = np.geomspace(3.0, 0.02 if loss.is_quadratic else 0.2, 8), tenths(120)[:2]
     near, counted, some = FitsWithout(), [], sweeps._some
     monkeypatch.setattr(sweeps, "_some", lambda *given: counted.append(given[5]) or some(*given))
     taken = {"along": 0, "anew": 0}
@@ -83,7 +84,7 @@ def test_along_a_path_rows_leave_from_where_they_left_before(ratio, store, loss,
 @pytest.mark.parametrize("ratio", [1.0, 0.5])
 def test_tenths_of_a_model_without_columns_move_its_intercept(ratio):
     problem = _problem(120, 30, ElasticNet(1e3, ratio), 0.5, Logistic())
-    fit, parts = solve(Fit.at_start(problem)).fit, factor_free.parts_of(120)[:2]
+    fit, parts = solve(Fit.at_start(problem)).fit, tenths(120)[:2]
     assert not np.any(fit.coef)
     for found, rows in zip(FitsWithout().left_out_roughly(fit, None, parts), parts, strict=True):
         refit = solve(Fit.at_start(problem.without(rows))).fit
@@ -94,7 +95,7 @@ def test_tenths_of_a_model_without_columns_move_its_intercept(ratio):
 def test_what_leaves_in_other_columns_begins_anew():
     """As on a path in the span of the rows after one in columns: coefficients have another shape."""
     problem = _problem(120, 300, ElasticNet(0.5, 0.5), 0.2, Squared())
-    fit, parts, near = solve(Fit.at_start(problem)).fit, factor_free.parts_of(120)[:2], FitsWithout()
+    fit, parts, near = solve(Fit.at_start(problem)).fit, tenths(120)[:2], FitsWithout()
     near.left_out_roughly(fit, None, parts)
     few = solve(Fit.at_start(replace(problem, X=problem.X[:, :40]))).fit
     found = near.left_out_roughly(few, None, parts)
@@ -125,7 +126,7 @@ def test_rows_leave_in_tenths_where_what_they_are_held_against_did(monkeypatch):
 
 def test_fits_without_parts_are_kept_while_they_take_little_room(monkeypatch):
     fit = solve(Fit.at_start(_problem(120, 300, L1(0.5), 0.2, Squared()))).fit
-    parts, near = factor_free.parts_of(120), FitsWithout()
+    parts, near = tenths(120), FitsWithout()
     found = near.left_out_roughly(fit, None, parts)
     sizes = [len(shift.values) for shift in near.last.values()]
     assert len(sizes) == len(parts)
@@ -153,7 +154,7 @@ def test_parts_of_tall_tables_leave_together(kind, store, intercept, strength, m
     if kind == "counts":
         loss, level = Poisson(), np.array(intercept)
     problem = Problem(loss, L2(strength), store(X), y, weights, level, mean_scaled=kind == "mean-scaled")
-    solution, parts = solve(Fit.at_start(problem)), factor_free.parts_of(240)
+    solution, parts = solve(Fit.at_start(problem)), tenths(240)
     assert factor_free.go_together(solution.fit)
     for found, rows in zip(FitsWithout().left_out_roughly(*solution, parts), parts, strict=True):
         refit = solve(Fit.at_start(problem.without(rows))).fit.eta[rows]
@@ -185,7 +186,7 @@ def test_parts_leave_from_where_they_were_at_the_strength_before(kind, store, mo
         return end
 
     monkeypatch.setattr(factor_free, "steps_in_coefficients", counted)
-    near, parts = FitsWithout(), factor_free.parts_of(240)
+    near, parts = FitsWithout(), tenths(240)
     for strength in np.geomspace(3.0, 0.5, 6):
         solution = solve(Fit.at_start(replace(problem, penalty=L2(strength))))
         for found, rows in zip(near.left_out_roughly(*solution, parts), parts, strict=True):
@@ -202,7 +203,7 @@ def test_parts_without_which_a_class_is_gone_leave_from_the_fit(monkeypatch):
     monkeypatch.setattr(factor_free, "go_together", lambda _: True)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(240, 5)), rng.integers(0, 3, 240).astype(float)
-    parts, near = factor_free.parts_of(240), FitsWithout()
+    parts, near = tenths(240), FitsWithout()
     y[parts[4][0]] = 3.0
     problem = Problem(Multinomial(4), L2(1.0), X, y, np.ones(240), np.ones(4, dtype=bool))
     near.left_out_roughly(*solve(Fit.at_start(problem)), parts)
@@ -224,7 +225,7 @@ def test_fits_as_large_as_the_sample_begin_by_tenths(n):
     assert looks.first(strong).seen == 0
     found = looks.first(weak)
     assert FIRST <= found.seen < FIRST + n / 10
-    parts = [rows for rows in factor_free.parts_of(n) if not np.isnan(found.apart[rows]).any()]
+    parts = [rows for rows in tenths_of(X, y) if not np.isnan(found.apart[rows]).any()]
     assert sum(map(len, parts)) == found.seen
     exact = np.concatenate(
         [solve(Fit.at_start(weak.fit.problem.without(rows))).fit.eta[rows] for rows in parts]
@@ -243,7 +244,7 @@ def test_strengths_of_several_classes_whose_rows_are_dear_are_told_apart_by_all_
     risks = []
     for C in path.Cs_:
         probabilities = np.zeros((600, 6))
-        for part in factor_free.parts_of(600):
+        for part in tenths_of(X, y):
             rest = np.setdiff1d(np.arange(600), part)
             model = LogisticRegression(C=C, tol=1e-8, max_iter=10_000).fit(X[rest], y[rest])
             probabilities[part] = model.predict_proba(X[part])
@@ -318,13 +319,13 @@ def test_a_look_by_tenths_is_near_to_the_risk_of_refits_without_a_tenth(penalty)
     solution = solve(Fit.at_start(problem))
     found = looks.by_tenths(*solution)
     exact = np.empty(750)
-    for part in np.array_split(looks.order, 10):
+    for part in np.array_split(looks.order(solution.fit), 10):
         refit = solve(Fit.at_start(problem.without(part))).fit.eta[part]
         exact[part] = np.logaddexp(0.0, refit) - problem.y[part] * refit
     assert abs(found.losses.mean() - exact.mean()) <= 3.0 * np.linalg.norm(found.misses)
     assert found.error == np.inf
     assert found.solved == 0
-    seen = np.concatenate(np.array_split(looks.order, 10)[:TENTHS])
+    seen = np.concatenate(np.array_split(looks.order(solution.fit), 10)[:TENTHS])
     assert found.losses[seen].mean() == pytest.approx(exact[seen].mean(), rel=0.03)
     whole = looks.better(solution.fit, 750, found, lambda: solution, lambda: looks.stepped(solution))
     assert whole.seen == 750
@@ -380,7 +381,7 @@ def test_samples_hold_the_exact_risk_in_95_per_cent(strength):
         exact = metric.losses(y, leave_out(solution.fit, max_error=0.0).eta)
         for order in range(10):
             looks = Looks(Judgement(metric, y, weights))
-            looks.__dict__["order"] = np.random.default_rng(order).permutation(120)
+            looks.__dict__["_known_order"] = [np.random.default_rng(order).permutation(120)]
             found = looks.sample(solution, 48)
             assert found.solved < 120
             held.append(abs(np.average(found.losses - exact, weights=weights)) <= found.error)
@@ -480,7 +481,7 @@ def test_parts_that_steps_do_not_bring_there_are_taken_alone_if_they_are_asked_f
     y = (X[:, 0] + rng.logistic(size=1500) > 0).astype(float)
     solution, parts = (
         solve(Fit.at_start(Problem(Logistic(), L2(), X, y, np.ones(1500)))),
-        factor_free.parts_of(1500),
+        tenths(1500),
     )
     assert factor_free.go_together(solution.fit)
     for steps, taken in ((factor_free.MAX_STEPS, 10), (1, 3)):
@@ -522,7 +523,7 @@ def test_parts_of_tall_tables_leave_by_the_factor_of_another_strength(loss):
     one = isinstance(loss, Logistic)
     y, level = (np.minimum(y, 1.0), np.array(True)) if one else (y, np.ones(3, bool))
     problem = Problem(loss, L2(), X, y, np.ones(1500), level)
-    near, parts, made = FitsWithout(), factor_free.parts_of(1500), 0
+    near, parts, made = FitsWithout(), tenths(1500), 0
     for strength in (30.0, 10.0, 3.0, 1.0):
         fit = solve(Fit.at_start(replace(problem, penalty=L2(strength)))).fit
         K = factor(fit)
@@ -552,7 +553,7 @@ def test_strengths_of_tall_tables_are_told_by_fits_without_each_tenth(classes, w
         if path.guarantee_path_[j] not in ("rough", "unknown"):
             continue
         losses = np.zeros(n)
-        for part in factor_free.parts_of(n):
+        for part in tenths_of(store(X), y, weights):
             rest = np.setdiff1d(np.arange(n), part)
             model = LogisticRegression(C=Cs[j], tol=1e-8, max_iter=10_000)
             model.fit(X[rest], y[rest], held[rest])

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
+from builders import tenths_of
 from onefit import LassoLOO, LogisticLOO
 from onefit.exceptions import SolverError
 from onefit.fit import Fit
@@ -176,12 +177,12 @@ def test_a_choice_between_strengths_that_all_rows_judged_is_judged_once():
     looks, walked, best = _rough_path()
     between = best + 1
     known = walked.verdicts[best]
-    whole = _with_verdict(walked, looks, best, known._replace(solved=len(looks.order)))
+    whole = _with_verdict(walked, looks, best, known._replace(solved=looks.n))
     result = replace(_with_verdict(whole, looks, between, None), best=between)
     running = _running(result, looks)
     running._looked_at(between)
     assert between in running.finished
-    assert running.verdicts[between].left_out == len(looks.order)
+    assert running.verdicts[between].left_out == looks.n
 
 
 def test_beside_strengths_that_all_tenths_judged_another_is_judged_so():
@@ -416,7 +417,7 @@ def test_a_path_ends_before_a_strength_that_is_added_and_cannot_be_solved(monkey
 
 def _rise_that_two_tenths_leave_open(steps):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(800, 60))
+    X = rng.normal(size=(800, 90))
     y = X[:, :3].sum(axis=1) + rng.normal(size=800)
     looks = Looks(Judgement(SquaredError(), y, np.ones(800)))
     seen = SeenPath(looks, [30.0, 29.0, 1e-9])
@@ -432,7 +433,6 @@ def _rise_that_two_tenths_leave_open(steps):
 def test_a_rise_that_two_tenths_leave_open_is_looked_at_by_all_rows():
     end = _rise_that_two_tenths_leave_open(10_000)
     seen = end.seen
-    looks = seen.looks
     X, y = seen.fits[0].problem.X, seen.fits[0].problem.y
     assert end.is_past_minimum()
     assert seen.risks[0] == seen.risks[1]
@@ -440,9 +440,9 @@ def test_a_rise_that_two_tenths_leave_open_is_looked_at_by_all_rows():
     refits = [
         solve(Fit.at_start(Problem(Squared(), L1(s), X, y, np.ones(800)).without(part))).fit.eta[part]
         for s in (30.0, 1e-9)
-        for part in np.array_split(looks.order, 10)
+        for part in tenths_of(X, y)
     ]
-    exact = (np.concatenate(refits).reshape(2, -1) - y[looks.order]) ** 2
+    exact = (np.concatenate(refits).reshape(2, -1) - y[np.concatenate(tenths_of(X, y))]) ** 2
     np.testing.assert_allclose([seen.risks[0], seen.risks[2]], exact.mean(axis=1), rtol=0.01)
 
 

@@ -417,7 +417,7 @@ def test_a_path_ends_before_a_strength_that_is_added_and_cannot_be_solved(monkey
 
 def _rise_that_two_tenths_leave_open(steps):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(800, 90))
+    X = rng.normal(size=(800, 120))
     y = X[:, :3].sum(axis=1) + rng.normal(size=800)
     looks = Looks(Judgement(SquaredError(), y, np.ones(800)))
     seen = SeenPath(looks, [30.0, 29.0, 1e-9])

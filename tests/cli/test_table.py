@@ -223,6 +223,15 @@ class TestSplit:
         whole = split(frame.assign(y=[0.0, 1.0] * 30), "y")
         assert whole.y.dtype == np.int64
 
+    def test_decimal_numbers_as_labels_are_their_text(self, frame):
+        for values in ([0.5, 1.5], [-2.0, 0.1], np.array([0.1, 1e-5], dtype=np.float32)):
+            y = split(frame.assign(y=np.tile(values, 30)), "y").y
+            assert y.tolist() == [np.format_float_positional(one, trim="-") for one in values] * 30
+        several = split(frame.assign(y=[1.5, -2.0, 0.0, -0.0] * 15), "y", "multiclass")
+        assert several.y.tolist() == ["1.5", "-2", "0", "0"] * 15
+        with pytest.raises(TableError, match="'y' is infinite in row 1"):
+            split(frame.assign(y=[1.5, np.inf] * 30), "y")
+
     def test_categories_of_no_row_are_no_classes(self, frame):
         labels = pd.Categorical(["no", "yes"] * 30, categories=["no", "maybe", "yes"])
         assert split(frame.assign(y=labels), "y", "binary").y.tolist() == ["no", "yes"] * 30

@@ -133,6 +133,23 @@ class TestSuspicion:
         assert len(pd.read_csv(tmp_path / "o" / "predictions.csv")) == 240
 
 
+@pytest.mark.usefixtures("with_pictures")
+@pytest.mark.parametrize("role", ["--time", "--groups"])
+def test_what_leaves_alone_is_told_from_what_is_judged(tmp_path, role):
+    panel(8).to_csv(tmp_path / "t.csv", index=False)
+    command = ["tune", str(tmp_path / "t.csv"), "--target", "y", "--model", "ridge", role, "subject"]
+    assert run([*command, "--out", str(tmp_path / "o")]) == 0
+    page = (tmp_path / "o" / "report.html").read_text(encoding="utf-8")
+    deciding = page.split("Rows that decide most")[1].split("</details>")[0]
+    assert "without this row alone" in deciding
+    assert "left-out prediction" not in deciding
+    picture = page.split("What leaving a row out changes")[1].split("</figcaption>")[0]
+    new = "later rows by" if role == "--time" else "new"
+    for text in (deciding, picture):
+        assert f"Each row is left out alone here, all others stay; the risk is that of {new} subject" in text
+    assert "left-out prediction" in page.split("Rows that are predicted worst")[1]
+
+
 class TestAudit:
     """What leaves together in tuning leaves together in the audit."""
 

@@ -13,6 +13,7 @@ import numpy as np
 from onefit.cli.comparison import Ranking
 from onefit.cli.judged import class_numbers
 from onefit.cli.trust import HIGH_LEVERAGE
+from onefit.cli.words import alone
 from onefit.displays import (
     CoefficientPathDisplay,
     LeftOutDisplay,
@@ -102,7 +103,7 @@ def _of_paths(comparison: Ranking) -> list[Plot]:
                 CoefficientPathDisplay.from_estimator(best.model, names).plot,
             ),
         ]
-    caption = "Far from the zero line: rows that pull the fit to themselves."
+    caption = f"Far from the zero line: rows that pull the fit to themselves.{alone(comparison)}"
     return [*plots, ("What leaving a row out changes", caption, _left_out(comparison).plot)]
 
 

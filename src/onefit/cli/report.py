@@ -167,15 +167,16 @@ def _of_rows(comparison: Ranking) -> list[tuple[str, ReportTable]]:
     flagged, deciding = rows.flagged(comparison), rows.deciding(comparison)
     n_flagged = len(comparison.best.estimate.flagged)
     head = ["row", target, "left-out prediction"]
+    alone = "left-out prediction" if comparison.cuts is None else "without this row alone"
     found: list[tuple[str, Any]] = [
         (
             "Rows that decide most",
             ReportTable(
-                ["row", target, "fitted", "left-out prediction", "leverage", "Cook’s distance", "moves most"],
+                ["row", target, "fitted", alone, "leverage", "Cook’s distance", "moves most"],
                 deciding,
                 note="Cook’s distance: how far all fitted values move when the row is left out, in units of "
                 f"their uncertainty. Above 1 a single row decides the fit; above 4/n = {4 / n:.2g} it "
-                "deserves a look: is it an error of the table?",
+                f"deserves a look: is it an error of the table?{words.alone(comparison)}",
                 last=True,
             ),
         ),

@@ -152,6 +152,13 @@ def new_rows(one: Suspicion) -> str:
     return f"new {one.cuts.column}" if one.cuts.kind == "groups" else f"later {one.cuts.column}"
 
 
+def alone(comparison: Ranking) -> str:
+    """Say of what single rows change that it is not what the risk is of, where rows left together."""
+    if comparison.cuts is None:
+        return ""
+    return f" Each row is left out alone here, all others stay; the risk is that of {comparison.cuts.words}."
+
+
 # --- coefficients ----------------------------------------------------------------------------------
 
 

@@ -70,6 +70,27 @@ def test_probabilities_and_means(kind):
     np.testing.assert_allclose(judged.predictions[: len(test)], expected, rtol=1e-5, atol=1e-7)
 
 
+def test_refits_without_each_part_give_the_predictions_that_are_written(tmp_path):
+    frame = panel(30)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    command = ["tune", str(tmp_path / "t.csv"), "--target", "y", "--model", "ridge", "--groups", "subject"]
+    assert run([*command, "--out", str(tmp_path / "o")]) == 0
+    rows = pd.read_csv(tmp_path / "o" / "predictions.csv")
+    best = json.loads((tmp_path / "o" / "summary.json").read_text(encoding="utf-8"))["models"][0]
+    alpha = float(best["chosen"].removeprefix("alpha="))
+    assert rows["row"].tolist() == list(range(240))
+    assert rows["group"].tolist() == frame["subject"].tolist()
+    assert rows["part"].nunique() == cuts.MOST_FOLDS
+    X, y = frame[["x", "marker"]], frame["y"]
+    for _, out in rows.groupby("part"):
+        held = X.drop(index=out["row"])
+        scaler = StandardScaler().fit(held)
+        one = Ridge(alpha).fit(scaler.transform(held), y[held.index])
+        np.testing.assert_allclose(
+            one.predict(scaler.transform(X.loc[out["row"]])), out["left_out"], atol=1e-3
+        )
+
+
 def test_no_group_is_on_both_sides():
     table = split(panel(30), Roles("y", groups="subject"))
     for train, test in cuts.cuts_of(table).splits:

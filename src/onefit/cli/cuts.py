@@ -51,6 +51,13 @@ class Cuts:
         return np.concatenate([test for _, test in self.splits])
 
     @property
+    def parts(self) -> Index | None:
+        """Number of the split of each judged row, in the same order; None for time."""
+        if self.clusters is None:
+            return None
+        return np.repeat(np.arange(len(self.splits)), [len(test) for _, test in self.splits])
+
+    @property
     def words(self) -> str:
         """What is new in the rows that are judged."""
         n = len(self.splits)
@@ -128,6 +135,7 @@ class PathJudgement:
             self.loss_name,
             self.table.row_weights[rows],
             None if groups is None else groups[rows],
+            self.cuts.parts,
             together=True,
         )
 

@@ -65,9 +65,10 @@ def _of_classes(comparison: Ranking) -> list[Plot]:
     judged = comparison.best.judged
     y = class_numbers(comparison.table.y)[judged.rows]
     c = judged.predictions.shape[1]
-    shown = [1] if c == ONE_CLASS else list(np.argsort(-comparison.prevalence)[:MOST_CLASSES])
+    shares = comparison.prevalence
+    shown = [1] if c == ONE_CLASS else list(np.argsort(-shares)[:MOST_CLASSES])
     plots: list[Plot] = []
-    for k in shown:
+    for k in (k for k in shown if 0.0 < shares[k] < 1.0):  # later rows may be of some classes alone
         plots += _of_class(y == k, judged.predictions[:, k], judged.weights, comparison.classes[k])
     return plots
 

@@ -142,8 +142,12 @@ def in_units(comparison: Ranking) -> str:
     ]
     if comparison.table.is_classification:
         shares, rarest = comparison.prevalence, comparison.rarest
-        always = f"always {comparison.classes[int(np.argmax(shares))]} is right in {shares.max():.1%}"
-        parts.append(f"{names[rarest]} is {shares[rarest]:.1%} of rows ({always})")
+        usual, most = names[int(np.argmax(shares))], f"{shares.max():.1%}"
+        parts.append(
+            f"{names[rarest]} is {shares[rarest]:.1%} of rows (always {usual} is right in {most})"
+            if two
+            else f"{usual} is {most} of rows, the most of {len(names)} classes"
+        )
     return f"{comparison.best.name}, left out: {', '.join(parts)}."
 
 

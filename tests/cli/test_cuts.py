@@ -108,12 +108,31 @@ def test_time_goes_forward():
         assert table.time.iloc[train].max() < table.time.iloc[test].min()
 
 
-def test_a_class_that_a_part_lacks():
-    frame = panel().assign(y=lambda one: np.where(one["subject"] == 3, "rare", "usual"))
-    table = split(frame, Roles("y", groups="subject"))
-    model = LogisticLOO([1.0]).fit(table.features, table.y)
-    with pytest.raises(TableError, match="some class is not left"):
-        cuts.judge_path(model, table, cuts.cuts_of(table), np.array([1.0]))
+@pytest.mark.parametrize(
+    ("roles", "said"),
+    [
+        ({"groups": "subject"}, "groups 'subject': class 'rare' is in '11' alone, and no row of it stays"),
+        (
+            {"time": "subject"},
+            "time 'subject': class 'rare' first occurs at 11, and the rows up to 1, which the next window",
+        ),
+        (
+            {"time": "day"},
+            "time 'day': class 'rare' first occurs at 2024-03-29, and the rows up to 2024-01-16, which",
+        ),
+    ],
+)
+def test_a_class_that_a_part_lacks(roles, said, tmp_path, capsys):
+    frame = panel().assign(y=lambda one: np.where(one["subject"] == 11, "rare", "usual"))
+    frame["day"] = pd.date_range("2024-01-01", periods=96).astype(str)
+    with pytest.raises(TableError, match=said):
+        cuts.cuts_of(split(frame, Roles("y", **roles)))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    role, column = next(iter(roles.items()))
+    assert run(["tune", str(tmp_path / "t.csv"), "--target", "y", f"--{role}", column]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
 
 
 class TestSuspicion:

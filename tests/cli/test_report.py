@@ -464,6 +464,12 @@ class TestPage:
         assert EVIL not in page
         assert "&lt;script&gt;" in page
 
+    def test_names_in_a_script_that_the_font_does_not_have(self, recwarn):
+        y = np.repeat(["日本", "中国", "no"], 20)
+        found = pictures(compare([LogisticLOO(Cs=[0.1])], numbers().assign(y=y), "y"))
+        assert any("日本" in one.title for one in found)
+        assert not [one for one in recwarn if "Glyph" in str(one.message)]
+
     def test_flagged_rows_are_listed(self):
         frame = numbers(n=30).assign(rare=np.eye(30)[7])
         comparison = compare([RidgeLOO([0.0])], frame, "y")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
@@ -154,7 +155,9 @@ def drawn(draw: Callable[[Any], Any], name: str) -> str:
         for k, (artist, _) in enumerate(hover):
             artist.set_gid(f"hover-{k}")
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="svg", transparent=True, dpi=160, metadata={"Date": None})
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing from")  # scripts that its font does not have
+            figure.savefig(buffer, format="svg", transparent=True, dpi=160, metadata={"Date": None})
     ET.register_namespace("", SVG[1:-1])
     ET.register_namespace("xlink", LINK[1:-5])
     root = ET.fromstring(buffer.getvalue())

@@ -2,7 +2,9 @@ import gzip
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from onefit.cli import reading
 from onefit.cli.dates import as_days
@@ -85,6 +87,12 @@ class TestReading:
         assert source.notes == ("tags, at: lists or structures, which were left out",)
         with pytest.raises(TableError, match="target 'tags' holds lists or structures: choose"):
             reading.read_table(path, target="tags")
+
+    def test_two_columns_of_a_name_in_parquet(self, tmp_path):
+        table = pa.table([[1.0, 2.0], [1.5, 2.5], [3.0, 4.0]], names=["y", "a", "a"])
+        parquet.write_table(table, tmp_path / "t.parquet")
+        with pytest.raises(TableError, match=r"t\.parquet: columns 2 and 3 are both named 'a': rename one"):
+            read_table(tmp_path / "t.parquet")
 
     def test_decimal_commas_between_semicolons(self, tmp_path):
         (tmp_path / "t.csv").write_text("a;b\n1,5;2\n2,5;3\n")

@@ -127,6 +127,20 @@ class TestTune:
         assert "5 rows without a target" in capsys.readouterr().out
         assert pd.read_csv(tmp_path / "predictions.csv")["row"].tolist() == list(range(5, 80))
 
+    def test_two_decimal_numbers_are_classes(self, house, tmp_path, capsys):
+        frame = pd.read_csv(house)
+        frame["sold"] = frame["sold"].map({"no": 0.5, "yes": 1.5})
+        frame.to_csv(house, index=False)
+        assert tuned(house, "sold", "--out", str(tmp_path)) == 0
+        told = capsys.readouterr()
+        assert "binary (two distinct numbers)" in told.out
+        assert told.err == ""
+        rows = pd.read_csv(tmp_path / "predictions.csv", dtype=str)
+        assert rows["y"].tolist() == frame["sold"].map(str).tolist()
+        assert {*rows["left_out"]} == {"0.5", "1.5"}
+        assert run(["predict", str(tmp_path), str(house)]) == 0
+        assert capsys.readouterr().out.startswith("row,prediction,prediction_0.5,prediction_1.5\n")
+
     def test_a_class_that_is_called_none(self, house, tmp_path, capsys):
         frame = pd.read_csv(house)
         frame["sold"] = frame["sold"].replace("no", "None")

@@ -23,10 +23,10 @@ def test_the_better_model_is_found_by_paired_differences(done, capsys):
 @pytest.mark.parametrize("role", ["--weights", "--groups"])
 def test_the_risk_is_that_of_the_results(tmp_path, capsys, role):
     rng = np.random.default_rng(0)
-    column = rng.integers(1, 9, 60)
+    column = rng.integers(1, 20, 60)
     frame = table().assign(extra=column)
     if role == "--groups":
-        frame["y"] += 3 * np.random.default_rng(1).normal(size=9)[column]
+        frame["y"] += 3 * np.random.default_rng(1).normal(size=20)[column]
     frame.to_csv(tmp_path / "t.csv", index=False)
     words = [
         "tune",

@@ -70,6 +70,27 @@ def test_probabilities_and_means(kind):
     np.testing.assert_allclose(judged.predictions[: len(test)], expected, rtol=1e-5, atol=1e-7)
 
 
+def test_refits_without_each_part_give_the_predictions_that_are_written(tmp_path):
+    frame = panel(30)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    command = ["tune", str(tmp_path / "t.csv"), "--target", "y", "--model", "ridge", "--groups", "subject"]
+    assert run([*command, "--out", str(tmp_path / "o")]) == 0
+    rows = pd.read_csv(tmp_path / "o" / "predictions.csv")
+    best = json.loads((tmp_path / "o" / "summary.json").read_text(encoding="utf-8"))["models"][0]
+    alpha = float(best["chosen"].removeprefix("alpha="))
+    assert rows["row"].tolist() == list(range(240))
+    assert rows["group"].tolist() == frame["subject"].tolist()
+    assert rows["part"].nunique() == cuts.MOST_FOLDS
+    X, y = frame[["x", "marker"]], frame["y"]
+    for _, out in rows.groupby("part"):
+        held = X.drop(index=out["row"])
+        scaler = StandardScaler().fit(held)
+        one = Ridge(alpha).fit(scaler.transform(held), y[held.index])
+        np.testing.assert_allclose(
+            one.predict(scaler.transform(X.loc[out["row"]])), out["left_out"], atol=1e-3
+        )
+
+
 def test_no_group_is_on_both_sides():
     table = split(panel(30), Roles("y", groups="subject"))
     for train, test in cuts.cuts_of(table).splits:
@@ -87,12 +108,31 @@ def test_time_goes_forward():
         assert table.time.iloc[train].max() < table.time.iloc[test].min()
 
 
-def test_a_class_that_a_part_lacks():
-    frame = panel().assign(y=lambda one: np.where(one["subject"] == 3, "rare", "usual"))
-    table = split(frame, Roles("y", groups="subject"))
-    model = LogisticLOO([1.0]).fit(table.features, table.y)
-    with pytest.raises(TableError, match="some class is not left"):
-        cuts.judge_path(model, table, cuts.cuts_of(table), np.array([1.0]))
+@pytest.mark.parametrize(
+    ("roles", "said"),
+    [
+        ({"groups": "subject"}, "groups 'subject': class 'rare' is in '11' alone, and no row of it stays"),
+        (
+            {"time": "subject"},
+            "time 'subject': class 'rare' first occurs at 11, and the rows up to 1, which the next window",
+        ),
+        (
+            {"time": "day"},
+            "time 'day': class 'rare' first occurs at 2024-03-29, and the rows up to 2024-01-16, which",
+        ),
+    ],
+)
+def test_a_class_that_a_part_lacks(roles, said, tmp_path, capsys):
+    frame = panel().assign(y=lambda one: np.where(one["subject"] == 11, "rare", "usual"))
+    frame["day"] = pd.date_range("2024-01-01", periods=96).astype(str)
+    with pytest.raises(TableError, match=said):
+        cuts.cuts_of(split(frame, Roles("y", **roles)))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    role, column = next(iter(roles.items()))
+    assert run(["tune", str(tmp_path / "t.csv"), "--target", "y", f"--{role}", column]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
 
 
 class TestSuspicion:
@@ -131,6 +171,23 @@ class TestSuspicion:
         assert "new subject (30 of them, left out in 10 parts)" in told
         assert "refits without a part of the subject" in told
         assert len(pd.read_csv(tmp_path / "o" / "predictions.csv")) == 240
+
+
+@pytest.mark.usefixtures("with_pictures")
+@pytest.mark.parametrize("role", ["--time", "--groups"])
+def test_what_leaves_alone_is_told_from_what_is_judged(tmp_path, role):
+    panel(8).to_csv(tmp_path / "t.csv", index=False)
+    command = ["tune", str(tmp_path / "t.csv"), "--target", "y", "--model", "ridge", role, "subject"]
+    assert run([*command, "--out", str(tmp_path / "o")]) == 0
+    page = (tmp_path / "o" / "report.html").read_text(encoding="utf-8")
+    deciding = page.split("Rows that decide most")[1].split("</details>")[0]
+    assert "without this row alone" in deciding
+    assert "left-out prediction" not in deciding
+    picture = page.split("What leaving a row out changes")[1].split("</figcaption>")[0]
+    new = "later rows by" if role == "--time" else "new"
+    for text in (deciding, picture):
+        assert f"Each row is left out alone here, all others stay; the risk is that of {new} subject" in text
+    assert "left-out prediction" in page.split("Rows that are predicted worst")[1]
 
 
 class TestAudit:

@@ -15,6 +15,7 @@ from onefit._scoring import Pooled, by_row
 from onefit.cli.coefficients import coefficients
 from onefit.cli.comparison import Ranking, TunedModel
 from onefit.cli.judged import constant_losses, one_by_one, with_common_loss
+from onefit.cli.pictures import pictures
 from onefit.cli.report import render
 from onefit.cli.results import predicted, predictions
 from onefit.cli.rows import deciding
@@ -224,6 +225,25 @@ class TestWords:
             for table in (many, one)
         ]
         assert told == [False, True]
+
+    def test_of_several_classes_the_most_frequent_is_told(self):
+        y = np.repeat(list("abcd"), [20, 60, 10, 10])
+        found = compare([LogisticLOO(Cs=[0.1])], numbers(n=100).assign(y=y), "y")
+        assert in_units(found).endswith(", b is 60.0% of rows, the most of 4 classes.")
+        assert "<span>share of y = b, the most frequent class</span><b>60.0%</b>" in render(found, "0")
+
+    def test_a_class_that_no_judged_row_has(self):
+        y = np.repeat(["no", "yes"], [90, 10])
+        found = compare([LogisticLOO(Cs=[0.1])], numbers(n=100).assign(y=y), "y")
+        judged, early = found.best.judged, slice(0, 80)
+        rows = {name: getattr(judged, name)[early] for name in ("rows", "predictions", "losses", "weights")}
+        part = TunedModel("x", found.best.model, replace(judged, baseline=judged.baseline[early], **rows))
+        some = replace(found, candidates=(part,))
+        assert some.prevalence.tolist() == [1.0, 0.0]
+        assert "yes is 0.0% of rows (always no is right in 100.0%)" in in_units(some)
+        titles = [one.title for one in pictures(some)]
+        assert "What leaving a row out changes" in titles
+        assert not any(title.startswith("ROC") for title in titles)
 
     def test_ranks_of_rows_that_are_alike(self):
         rng = np.random.default_rng(0)
@@ -443,6 +463,12 @@ class TestPage:
         page = render(compare([RidgeLOO()], frame, EVIL, source=EVIL), "0")
         assert EVIL not in page
         assert "&lt;script&gt;" in page
+
+    def test_names_in_a_script_that_the_font_does_not_have(self, recwarn):
+        y = np.repeat(["日本", "中国", "no"], 20)
+        found = pictures(compare([LogisticLOO(Cs=[0.1])], numbers().assign(y=y), "y"))
+        assert any("日本" in one.title for one in found)
+        assert not [one for one in recwarn if "Glyph" in str(one.message)]
 
     def test_flagged_rows_are_listed(self):
         frame = numbers(n=30).assign(rare=np.eye(30)[7])

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from onefit import LassoLOO, LogisticLOO
-from onefit.cli import app, families, run, saved
+from onefit.cli import app, families, files, run, saved, streaming
+from onefit.cli import tune as in_one
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -127,6 +128,24 @@ def test_auto_takes_the_smallest_risk_first(place, tmp_path):
     X = frame[["a", "b", "c", "noise"]]
     plain = LassoLOO(families.STRENGTHS).fit((X - X.mean()) / X.std(ddof=0), frame["y"])
     assert of_lasso == pytest.approx(plain.loo_.value, rel=1e-6)
+
+
+def test_results_of_an_earlier_run_are_not_left_beside_new_ones(place, tmp_path, capsys):
+    assert {*in_one.FILES, *streaming.FILES} == {*files.RESULTS}
+    words = ["--model", "ridge", "--drop", "weight", "--out", tmp_path]
+    here, passes = (in_one.FILES, ["--audit", "0"]), (streaming.FILES, ["--memory-limit", "10K"])
+    (tmp_path / "own.txt").write_text("kept")
+    assert tune(place / "t.csv", "y", *words, *here[1]) == 0
+    for names, more in (passes, here, passes):
+        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        assert tune(place / "t.csv", "y", *words, *more) == 2
+        assert "--force overwrites" in capsys.readouterr().err
+        assert tune(place / "no.csv", "y", *words, *more, "--force") == 2
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+        assert tune(place / "t.csv", "y", *words, *more, "--force") == 0
+        assert {path.name for path in tmp_path.iterdir()} == {*names, "own.txt"}
+        gone = [name for name in files.RESULTS if name in before and name not in names]
+        assert f"removed {', '.join(gone)} of an earlier run from {tmp_path}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@ import gzip
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from onefit.cli import reading
 from onefit.cli.dates import as_days
@@ -85,6 +87,12 @@ class TestReading:
         assert source.notes == ("tags, at: lists or structures, which were left out",)
         with pytest.raises(TableError, match="target 'tags' holds lists or structures: choose"):
             reading.read_table(path, target="tags")
+
+    def test_two_columns_of_a_name_in_parquet(self, tmp_path):
+        table = pa.table([[1.0, 2.0], [1.5, 2.5], [3.0, 4.0]], names=["y", "a", "a"])
+        parquet.write_table(table, tmp_path / "t.parquet")
+        with pytest.raises(TableError, match=r"t\.parquet: columns 2 and 3 are both named 'a': rename one"):
+            read_table(tmp_path / "t.parquet")
 
     def test_decimal_commas_between_semicolons(self, tmp_path):
         (tmp_path / "t.csv").write_text("a;b\n1,5;2\n2,5;3\n")
@@ -222,6 +230,15 @@ class TestSplit:
         assert table.y.dtype.kind == "U"
         whole = split(frame.assign(y=[0.0, 1.0] * 30), "y")
         assert whole.y.dtype == np.int64
+
+    def test_decimal_numbers_as_labels_are_their_text(self, frame):
+        for values in ([0.5, 1.5], [-2.0, 0.1], np.array([0.1, 1e-5], dtype=np.float32)):
+            y = split(frame.assign(y=np.tile(values, 30)), "y").y
+            assert y.tolist() == [np.format_float_positional(one, trim="-") for one in values] * 30
+        several = split(frame.assign(y=[1.5, -2.0, 0.0, -0.0] * 15), "y", "multiclass")
+        assert several.y.tolist() == ["1.5", "-2", "0", "0"] * 15
+        with pytest.raises(TableError, match="'y' is infinite in row 1"):
+            split(frame.assign(y=[1.5, np.inf] * 30), "y")
 
     def test_categories_of_no_row_are_no_classes(self, frame):
         labels = pd.Categorical(["no", "yes"] * 30, categories=["no", "maybe", "yes"])

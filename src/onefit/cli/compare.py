@@ -54,12 +54,10 @@ def compare_folders(places: tuple[str, ...]) -> None:
         raise TableError(f"{places[0]} and {places[1]} have {len(common)} rows in common: nothing to compare")
     _check_target(found, common)
     losses = {one.name: one.rows.loc[common, "loss"].to_numpy(np.float64) for one in found}
-    weights, parts = _weights(found, common), _parts(found, common)
+    weights, groups = _weights(found, common), _groups(found, common)
 
     def risk(own: Array) -> tuple[float, float]:
-        return (
-            mean_and_error(own, weights) if parts is None else mean_and_error(*clustered(own, weights, parts))
-        )
+        return mean_and_error(*((own, weights) if groups is None else clustered(own, weights, groups)))
 
     best = min(losses, key=lambda name: risk(losses[name])[0])
     above = {name: risk(other - losses[best]) for name, other in losses.items()}
@@ -136,9 +134,10 @@ def _weights(found: list[Result], common: Any) -> Array:
     return each[0]
 
 
-def _parts(found: list[Result], common: Any) -> Any | None:
+def _groups(found: list[Result], common: Any) -> Any | None:
     """Numbers of the rows that are not independent, by the first result that has any."""
-    known = [one.rows.loc[common, "part"].to_numpy() for one in found if "part" in one.rows]
+    names = ("group", "part")  # the second is what earlier versions have called it
+    known = [one.rows.loc[common, name].to_numpy() for name in names for one in found if name in one.rows]
     return known[0] if known else None
 
 

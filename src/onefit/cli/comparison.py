@@ -166,7 +166,8 @@ class Ranking:
     def prevalence(self) -> Array:
         """Share of each class among the judged rows: (c,)."""
         judged = self.best.judged
-        return np.bincount(class_numbers(self.table.y)[judged.rows], judged.weights) / judged.weights.sum()
+        of_rows = class_numbers(self.table.y)[judged.rows]
+        return np.bincount(of_rows, judged.weights, len(self.classes)) / judged.weights.sum()
 
     @property
     def rarest(self) -> int:

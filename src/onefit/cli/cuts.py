@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, TimeSeries
 from onefit._typing import Array, Index
 from onefit.cli.coefficients import GroupRefit
 from onefit.cli.dates import as_days
-from onefit.cli.errors import TableError
+from onefit.cli.errors import TableError, listed
 from onefit.cli.judged import METRICS, LeftOutTable, class_numbers, constant_losses, response
 from onefit.cli.preprocessing import feature_names, preprocessing, units
 from onefit.cli.table import Table, kind_of
@@ -51,6 +52,13 @@ class Cuts:
         return np.concatenate([test for _, test in self.splits])
 
     @property
+    def parts(self) -> Index | None:
+        """Number of the split of each judged row, in the same order; None for time."""
+        if self.clusters is None:
+            return None
+        return np.repeat(np.arange(len(self.splits)), [len(test) for _, test in self.splits])
+
+    @property
     def words(self) -> str:
         """What is new in the rows that are judged."""
         n = len(self.splits)
@@ -63,7 +71,13 @@ class Cuts:
 
 
 def group_cuts(table: Table, groups: pd.Series) -> Cuts:
-    """Leave whole groups out: each in turn if they are few, else in ten parts of about the same size."""
+    """Leave whole groups out: each in turn if they are few, else in ten parts of about the same size.
+
+    Raises
+    ------
+    TableError
+        If rows to fit lack a class.
+    """
     clusters = pd.factorize(groups)[0]
     n_splits = min(MOST_FOLDS, len(np.unique(clusters)))
     numbers = class_numbers(table.y) if table.is_classification else np.zeros(len(table.y))
@@ -72,11 +86,23 @@ def group_cuts(table: Table, groups: pd.Series) -> Cuts:
         StratifiedGroupKFold(n_splits, shuffle=True, random_state=0) if stratified else GroupKFold(n_splits)
     )
     splits = [split for split in splitter.split(clusters, numbers, clusters) if len(split[1])]
+    for label, rows, _ in _lost_classes(table, splits):
+        where = listed([repr(str(one)) for one in groups.iloc[rows].unique()], 6)
+        raise TableError(
+            f"groups {groups.name!r}: class {label!r} is in {where} alone, and no row of it stays when these "
+            "rows leave; merge classes, or use another column"
+        )
     return Cuts(str(groups.name), "groups", tuple(splits), clusters)
 
 
 def time_cuts(table: Table, time: pd.Series) -> Cuts:
-    """Predict five windows in time, each from all rows before it; equal times stay together."""
+    """Predict five windows in time, each from all rows before it; equal times stay together.
+
+    Raises
+    ------
+    TableError
+        If rows to fit lack a class.
+    """
     values = as_days(time) if kind_of(time) == "date" else time
     moments = np.unique(values, return_inverse=True)[1]
     count = int(moments.max()) + 1
@@ -85,7 +111,27 @@ def time_cuts(table: Table, time: pd.Series) -> Cuts:
         (np.flatnonzero(moments <= before.max()), np.flatnonzero(np.isin(moments, window)))
         for before, window in windows
     ]
+    for label, rows, train in _lost_classes(table, splits):
+        first, last = time.iloc[rows[np.argmin(moments[rows])]], time.iloc[train[np.argmax(moments[train])]]
+        raise TableError(
+            f"time {time.name!r}: class {label!r} first occurs at {_moment(first)}, and the rows up to "
+            f"{_moment(last)}, which the next window is predicted from, have none; merge classes, or use "
+            "another column"
+        )
     return Cuts(str(time.name), "time", tuple(splits), None)
+
+
+def _moment(value: Any) -> str:
+    """A number, or a date without the zone and the midnight that it was given."""
+    return str(value).removesuffix("+00:00").removesuffix(" 00:00:00")
+
+
+def _lost_classes(table: Table, splits: list[tuple[Index, Index]]) -> Iterator[tuple[str, Index, Index]]:
+    """Each class that training rows lack: its name, its rows and these training rows."""
+    if table.is_classification:
+        for train, _ in splits:
+            for label in np.setdiff1d(table.y, table.y[train]):
+                yield str(label), np.flatnonzero(table.y == label), train
 
 
 def cuts_of(table: Table) -> Cuts | None:
@@ -128,6 +174,7 @@ class PathJudgement:
             self.loss_name,
             self.table.row_weights[rows],
             None if groups is None else groups[rows],
+            self.cuts.parts,
             together=True,
         )
 
@@ -148,20 +195,8 @@ def judge_path(model: Any, table: Table, cuts: Cuts, strengths: Array) -> PathJu
     table : Table
     cuts : Cuts
     strengths : (J,) array
-
-    Raises
-    ------
-    TableError
-        If a training part lacks a class.
     """
     loss_name = model.loo_.loss_name
-    n_classes = len(np.unique(table.y))
-    for train, test in cuts.splits:
-        if table.is_classification and len(np.unique(table.y[train])) < n_classes:
-            raise TableError(
-                f"{cuts.kind} {cuts.column!r}: some class is not left among the rows that predict "
-                f"{table.features.index[test[0]]} and others; merge classes, or use another column"
-            )
     eta, fits = zip(*(_path_on(model, table, *split, strengths) for split in cuts.splits), strict=True)
     baseline = np.concatenate([constant_losses(table, loss_name, split) for split in cuts.splits])
     return PathJudgement(cuts, table, strengths, np.concatenate(eta), baseline, loss_name, list(fits))

@@ -9,6 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from onefit.cli.errors import TableError
+from onefit.cli.printed import say
+
+# names of all files that a run writes, whichever way it tunes
+RESULTS = (
+    "model.skops",
+    "coefficients.csv",
+    "predictions.csv",
+    "predictions.parquet",
+    "summary.json",
+    "report.html",
+)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -34,10 +45,12 @@ def write(path: Path, content: bytes) -> None:
 def folder(out: str | None, names: tuple[str, ...], *, force: bool) -> Iterator[Path | None]:
     """Make a folder and see that it takes files, before any work; leave no empty one behind.
 
+    When all is done, results of an earlier run that have other names than ``names`` are removed.
+
     Raises
     ------
     TableError
-        If it cannot be written into, or holds some of the files already and ``force`` is False.
+        If it cannot be written into, or holds results already and ``force`` is False.
     """
     if out is None:
         yield None
@@ -46,7 +59,7 @@ def folder(out: str | None, names: tuple[str, ...], *, force: bool) -> Iterator[
         raise TableError("--out names no folder: write one, . for the one that you are in")
     place = Path(out)
     made = not place.exists()
-    there = [name for name in names if (place / name).exists()]
+    there = [name for name in RESULTS if (place / name).exists()]
     if there and not force:
         raise TableError(
             f"{place} holds {', '.join(there)} already: --force overwrites, or name another --out"
@@ -58,9 +71,18 @@ def folder(out: str | None, names: tuple[str, ...], *, force: bool) -> Iterator[
         raise TableError(f"cannot write into {place}: {error.strerror}") from error
     try:
         yield place
+        _remove([place / name for name in there if name not in names])
     finally:
         if made and not any(place.iterdir()):
             place.rmdir()
+
+
+def _remove(others: list[Path]) -> None:
+    """Remove what an earlier run has left beside new results, and say so."""
+    for path in others:
+        path.unlink()
+    if others:
+        say(f"removed {', '.join(path.name for path in others)} of an earlier run from {others[0].parent}")
 
 
 @contextmanager

@@ -42,6 +42,8 @@ class LeftOutTable:
     weights : (m,) array
     clusters : (m,) int array or None
         Rows that are not independent of each other.
+    parts : (m,) int array or None
+        Which of these rows left together, where they are several groups.
     together : bool
         Whether rows left together, not one by one.
     sampled : SampledPredictions or None
@@ -57,6 +59,7 @@ class LeftOutTable:
     loss_name: str
     weights: Array
     clusters: Index | None = None
+    parts: Index | None = None
     together: bool = False
     sampled: SampledPredictions | None = None
     difference: float = 0.0

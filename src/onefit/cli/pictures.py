@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
@@ -13,6 +14,7 @@ import numpy as np
 from onefit.cli.comparison import Ranking
 from onefit.cli.judged import class_numbers
 from onefit.cli.trust import HIGH_LEVERAGE
+from onefit.cli.words import alone
 from onefit.displays import (
     CoefficientPathDisplay,
     LeftOutDisplay,
@@ -64,9 +66,10 @@ def _of_classes(comparison: Ranking) -> list[Plot]:
     judged = comparison.best.judged
     y = class_numbers(comparison.table.y)[judged.rows]
     c = judged.predictions.shape[1]
-    shown = [1] if c == ONE_CLASS else list(np.argsort(-comparison.prevalence)[:MOST_CLASSES])
+    shares = comparison.prevalence
+    shown = [1] if c == ONE_CLASS else list(np.argsort(-shares)[:MOST_CLASSES])
     plots: list[Plot] = []
-    for k in shown:
+    for k in (k for k in shown if 0.0 < shares[k] < 1.0):  # later rows may be of some classes alone
         plots += _of_class(y == k, judged.predictions[:, k], judged.weights, comparison.classes[k])
     return plots
 
@@ -102,7 +105,7 @@ def _of_paths(comparison: Ranking) -> list[Plot]:
                 CoefficientPathDisplay.from_estimator(best.model, names).plot,
             ),
         ]
-    caption = "Far from the zero line: rows that pull the fit to themselves."
+    caption = f"Far from the zero line: rows that pull the fit to themselves.{alone(comparison)}"
     return [*plots, ("What leaving a row out changes", caption, _left_out(comparison).plot)]
 
 
@@ -152,7 +155,9 @@ def drawn(draw: Callable[[Any], Any], name: str) -> str:
         for k, (artist, _) in enumerate(hover):
             artist.set_gid(f"hover-{k}")
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="svg", transparent=True, dpi=160, metadata={"Date": None})
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing from")  # scripts that its font does not have
+            figure.savefig(buffer, format="svg", transparent=True, dpi=160, metadata={"Date": None})
     ET.register_namespace("", SVG[1:-1])
     ET.register_namespace("xlink", LINK[1:-5])
     root = ET.fromstring(buffer.getvalue())

@@ -95,16 +95,29 @@ def _check_path(path: Path) -> None:
 
 
 def _parquet(path: Path, asked: Format, target: str | None) -> Source:
-    nested = [field.name for field in parquet.read_schema(path) if is_nested(field.type)]
+    schema = parquet.read_schema(path)
+    _refuse_twice(schema.names, path)
+    nested = [field.name for field in schema if is_nested(field.type)]
     if target in nested:
         raise TableError(f"{path}: target {target!r} holds lists or structures: choose a number or a label")
-    others = [name for name in parquet.read_schema(path).names if name not in nested] if nested else None
+    others = [name for name in schema.names if name not in nested] if nested else None
     frame, notes = _with_index(pd.read_parquet(path, columns=others))
     frame.columns = [str(name).strip() for name in frame.columns]
     if nested:
         notes += (f"{listed(nested, 6)}: lists or structures, which were left out",)
     frame, copies = _without_copies(frame, path)
     return interpreted(frame, asked, (*notes, *copies))
+
+
+def _refuse_twice(names: list[str], path: Path) -> None:
+    """Refuse two columns of the same name, which pandas does not read."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            first = names.index(name)
+            second = names.index(name, first + 1)
+            raise TableError(
+                f"{path}: columns {first + 1} and {second + 1} are both named {name!r}: rename one of them"
+            )
 
 
 def _with_index(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:

@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 import jinja2
+import numpy as np
 
 from onefit.cli import rows, trust, words
 from onefit.cli.comparison import Ranking
@@ -82,18 +83,21 @@ def _tiles(comparison: Ranking) -> list[tuple[str, str]]:
         ("best model", f"{best.name}, {best.chosen}"),
         *((f"left-out {score.name}", words.scored(score)) for score in scores),
         (f"left-out {comparison.loss_name}", with_error(*best.risk)),
-        *_rarest(comparison),
+        *_share(comparison),
         *_checked(comparison),
         ("effective df", f"{best.estimate.effective_df:.1f}"),
     ]
 
 
-def _rarest(comparison: Ranking) -> list[tuple[str, str]]:
+def _share(comparison: Ranking) -> list[tuple[str, str]]:
+    """How often the rarer of two classes, or the most frequent of several, occurs."""
     if not comparison.table.is_classification:
         return []
-    shares = comparison.prevalence
-    name = f"{comparison.table.target} = {comparison.classes[comparison.rarest]}"
-    return [(f"share of {name}", f"{shares.min():.1%}")]
+    several = len(comparison.classes) > 2
+    shown = int(np.argmax(comparison.prevalence)) if several else comparison.rarest
+    name = f"{comparison.table.target} = {comparison.classes[shown]}"
+    most = ", the most frequent class" if several else ""
+    return [(f"share of {name}{most}", f"{comparison.prevalence[shown]:.1%}")]
 
 
 def _checked(comparison: Ranking) -> list[tuple[str, str]]:
@@ -167,15 +171,16 @@ def _of_rows(comparison: Ranking) -> list[tuple[str, ReportTable]]:
     flagged, deciding = rows.flagged(comparison), rows.deciding(comparison)
     n_flagged = len(comparison.best.estimate.flagged)
     head = ["row", target, "left-out prediction"]
+    alone = "left-out prediction" if comparison.cuts is None else "without this row alone"
     found: list[tuple[str, Any]] = [
         (
             "Rows that decide most",
             ReportTable(
-                ["row", target, "fitted", "left-out prediction", "leverage", "Cook’s distance", "moves most"],
+                ["row", target, "fitted", alone, "leverage", "Cook’s distance", "moves most"],
                 deciding,
                 note="Cook’s distance: how far all fitted values move when the row is left out, in units of "
                 f"their uncertainty. Above 1 a single row decides the fit; above 4/n = {4 / n:.2g} it "
-                "deserves a look: is it an error of the table?",
+                f"deserves a look: is it an error of the table?{words.alone(comparison)}",
                 last=True,
             ),
         ),

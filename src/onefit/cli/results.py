@@ -50,8 +50,8 @@ def predictions(
     -------
     (m, ·) DataFrame
         row (counted from 0 below the header of the file), y, left_out (and one column a class), loss; weight
-        if there are any; part, the number of what left together; and for rows that were left out one by one
-        leverage, flagged, certified.
+        if there are any; group and part, the numbers of the group and of what left together, where groups
+        did; and for rows that were left out one by one leverage, flagged, certified.
     """
     columns = {
         "row": table.rows[judged.rows],
@@ -61,9 +61,8 @@ def predictions(
     }
     if table.weights is not None:
         columns["weight"] = table.weights[judged.rows]
-    clusters = getattr(judged, "clusters", None)
-    if clusters is not None:
-        columns["part"] = clusters
+    if isinstance(judged, LeftOutTable) and judged.clusters is not None:
+        columns |= {"group": judged.clusters, "part": judged.parts}
     if not together:
         flagged = np.isin(np.arange(len(est.losses)), est.flagged)
         columns |= {"leverage": est.leverages, "flagged": flagged, "certified": est.certified}

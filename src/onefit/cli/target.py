@@ -122,9 +122,18 @@ def _labels(column: pd.Series, task: str) -> Any:
     if types.is_bool_dtype(column):
         return column.to_numpy(bool)
     if types.is_numeric_dtype(column):
-        values = column.to_numpy(np.float64)
-        return values.astype(np.int64) if is_whole(values) else values
+        return _numbers_as_labels(column)
     return np.array([str(label) for label in column])
+
+
+def _numbers_as_labels(column: pd.Series) -> Array:
+    """Whole numbers as such; others as text, which classifiers do not take for amounts."""
+    values = column.to_numpy(np.float64)
+    refuse_infinity(column, values)
+    if is_whole(values):
+        return values.astype(np.int64)
+    written = column.to_numpy() + 0.0  # −0 is 0
+    return np.array([np.format_float_positional(value, trim="-") for value in written])
 
 
 def _too_many(column: pd.Series) -> str:

@@ -142,14 +142,25 @@ def in_units(comparison: Ranking) -> str:
     ]
     if comparison.table.is_classification:
         shares, rarest = comparison.prevalence, comparison.rarest
-        always = f"always {comparison.classes[int(np.argmax(shares))]} is right in {shares.max():.1%}"
-        parts.append(f"{names[rarest]} is {shares[rarest]:.1%} of rows ({always})")
+        usual, most = names[int(np.argmax(shares))], f"{shares.max():.1%}"
+        parts.append(
+            f"{names[rarest]} is {shares[rarest]:.1%} of rows (always {usual} is right in {most})"
+            if two
+            else f"{usual} is {most} of rows, the most of {len(names)} classes"
+        )
     return f"{comparison.best.name}, left out: {', '.join(parts)}."
 
 
 def new_rows(one: Suspicion) -> str:
     """Rows that belong together, or come later, as a user would call them."""
     return f"new {one.cuts.column}" if one.cuts.kind == "groups" else f"later {one.cuts.column}"
+
+
+def alone(comparison: Ranking) -> str:
+    """Say of what single rows change that it is not what the risk is of, where rows left together."""
+    if comparison.cuts is None:
+        return ""
+    return f" Each row is left out alone here, all others stay; the risk is that of {comparison.cuts.words}."
 
 
 # --- coefficients ----------------------------------------------------------------------------------

@@ -201,3 +201,13 @@ def test_paths_without_a_table_are_refused(tmp_path):
         TableSource(tmp_path / "nowhere", "price")
     with pytest.raises(ValueError, match=r"holds no file that ends in \.parquet"):
         TableSource(tmp_path, "price")
+
+
+def test_targets_and_weights_of_decimal_types_are_numbers(tmp_path):
+    own = columns()
+    fixed = {name: pa.array(values.round(3)).cast(pa.decimal128(38, 6)) for name, values in own.items()}
+    pq.write_table(pa.table(fixed), tmp_path / "t.parquet")
+    for _, block in TableSource(tmp_path, "price", "weight").named_blocks():
+        assert block.y.dtype == np.float64
+        np.testing.assert_allclose(block.y, own["price"], atol=0.001)
+        np.testing.assert_allclose(block.weights, own["weight"], atol=0.001)

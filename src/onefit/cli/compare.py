@@ -19,6 +19,7 @@ from onefit.risk.means import clustered, mean_and_error
 from onefit.risk.presentation import with_error
 
 NEEDED = ("summary.json", "predictions.csv")
+OF_PASSES = "predictions.parquet"  # in place of the second, where a table was read in passes
 A_RESULT = "name a folder that onefit tune --out has made"
 TOLD, COLUMNS = ("target", "loss", "best", "left_out", "column"), ("row", "y", "loss")
 
@@ -97,6 +98,11 @@ def read_result(place: str) -> Result:
     """
     folder = Path(place)
     missing = [name for name in NEEDED if not (folder / name).is_file()]
+    if missing == [NEEDED[1]] and (folder / OF_PASSES).is_file():
+        raise TableError(
+            f"{place} holds a model that was tuned in passes, whose {OF_PASSES} numbers no rows to compare: "
+            "tune on a table in memory (a sample of the rows, or a larger --memory-limit)"
+        )
     if missing:
         raise TableError(f"{place} holds no {' and no '.join(missing)}: {A_RESULT}")
     name = NEEDED[0]

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pandas as pd
 
 from onefit.cli.errors import listed
+from onefit.cli.numerals import MISSING_MARKS
 from onefit.cli.target import not_numbers
 
+OF_PANDAS = (
+    *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+)
+MISSING = (*OF_PANDAS, *MISSING_MARKS)
 WORDS = ("None", "null", "NULL")  # pandas takes them for missing; all its other marks are no words
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from onefit._typing import Array
 from onefit.cli import dates, files, intervals, saved
-from onefit.cli.errors import TableError, listed, naming, suggest
+from onefit.cli.errors import RowError, TableError, listed, naming, suggest
 from onefit.cli.meaning import Format, Source
 from onefit.cli.numerals import NO_SIGN
 from onefit.cli.preprocessing import MISSING_LEVEL, as_levels
@@ -21,6 +21,7 @@ from onefit.cli.printed import say
 from onefit.cli.reading import read_table
 from onefit.cli.results import csv_bytes, predicted
 from onefit.cli.table import kind_of
+from onefit.cli.target import not_numbers
 from onefit.cli.tuning import Told, warn
 
 
@@ -95,6 +96,8 @@ def features_of(pipeline: Any, frame: pd.DataFrame) -> pd.DataFrame:
         )
     frame = frame[list(names)]
     _check_dates(pipeline, frame)
+    if saved.card_of(pipeline).get("passes"):
+        _check_numbers(frame)
     return frame
 
 
@@ -105,6 +108,19 @@ def _check_dates(pipeline: Any, frame: pd.DataFrame) -> None:
     for name in [] if made is None else made.feature_names_in_:
         if kind_of(frame[name]) != "date" and frame[name].notna().any():
             raise dates.refusal(frame[name], formats.get(name, dates.ISO))
+
+
+def _check_numbers(frame: pd.DataFrame) -> None:
+    """Refuse gaps and text where the model was tuned in passes, over columns of numbers without gaps."""
+    for name, column in frame.items():
+        strange = not_numbers(column)
+        wrong = strange if len(strange) else column[column.isna()]
+        if len(wrong):
+            what = f"holds no number, but {strange.iloc[0]!r}," if len(strange) else "is missing"
+            raise RowError(
+                f"column {name!r} {what} in row {wrong.index[0]}: the model was tuned in passes, on numbers "
+                "without gaps, and cannot fill any: fill it in, or leave out such rows"
+            )
 
 
 def _transformer(pipeline: Any, kind: str) -> Any | None:
@@ -132,6 +148,11 @@ def _interval(
     kept = card.get("intervals", {})
     if getattr(pipeline, "classes_", None) is not None:
         raise TableError("--interval is for numbers: a class has probabilities instead")
+    if card.get("passes"):
+        raise TableError(
+            "--interval needs left-out fits, which a model that was tuned in passes does not keep: tune on a "
+            "table in memory (a sample of the rows, or a larger --memory-limit)"
+        )
     if not kept:
         raise TableError(
             "--interval needs a model that onefit tune --out DIR has written: it keeps left-out fits"

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.dataset as ds
+from pandas.api.types import is_numeric_dtype
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -27,23 +26,22 @@ from onefit.blocks.fitted import PreparedRows
 from onefit.cli import families, files, results, saved, words
 from onefit.cli.choices import COMPARED
 from onefit.cli.coefficients import TOP
+from onefit.cli.dataset import Passed, open_passes
 from onefit.cli.encodings import known_encoding
-from onefit.cli.errors import TableError, listed, naming, require_column
+from onefit.cli.errors import TableError, naming
 from onefit.cli.meaning import Format
-from onefit.cli.numerals import MISSING_MARKS, are_codes
 from onefit.cli.printed import say
 from onefit.cli.progress import Progress
-from onefit.cli.reading import PARQUET, head_of, separator_of
-from onefit.cli.table import Roles
+from onefit.cli.seen import Seen
+from onefit.cli.table import Roles, none_left
 from onefit.cli.target import guess_task
 from onefit.cli.tuning import Told
 from onefit.risk.presentation import with_error
-from onefit.sources.table import TableSource, is_number
+from onefit.sources.table import TableSource
 
 FILES = ("model.skops", "coefficients.csv", "predictions.parquet", "summary.json")
 PASSES = (pa.ArrowException, OSError, ValueError)  # errors that name block, column and row, but not the table
 SHARE = 0.25  # of the memory there is: a table takes some times what its file does
-HEAD = 100_000  # rows that tell what kind of target it is
 SCORED = 10**6  # rows whose left-out values are held to be scored, at most: some hundred bytes each
 OF_CLASSES = {"AUC": "auc", "Brier": "brier", "accuracy": "accuracy"}
 OF_NUMBERS = {"R²": "r2", "RMSE": "rmse", "MAE": "mae"}
@@ -122,18 +120,19 @@ def tune_stream(path: Path, roles: Roles, asked: Format, wish: Any) -> None:
     if asked.encoding:
         known_encoding(asked.encoding)
     with files.folder(wish.out, FILES, force=wish.force) as folder, naming(path, PASSES):
-        dataset = _dataset(path, asked)
-        names = _features(dataset.schema, roles)
-        _refuse_codes(path, asked, [*names, roles.target])
-        task = _task(dataset, roles.target, wish)
-        rows = TableSource(dataset, roles.target, roles.weights, columns=names)
+        table = open_passes(path, roles, asked)
+        task = _task(table, roles.target, wish)
         chosen = PLAIN[task] if wish.model == "auto" else (wish.model,)
         progress = Progress({"preparing": 1.0, **{f"tuning {name}": 4.0 for name in chosen}, "writing": 1.0})
         with progress.stage("preparing"):
-            scaler, count = _scaled(rows)
-        models = _models(PreparedRows(rows, scaler.transform), chosen, count, progress)
-        tuned = Tuned(task, names, scaler, models, count)
-        _tell(tuned, path.name)
+            seen = _seen(table, roles)
+            names, left_out = _divided(seen, roles)
+            scaler = seen.scaler_of(names)
+        models = _models(
+            PreparedRows(_rows(table, names, roles), scaler.transform), chosen, seen.count, progress
+        )
+        tuned = Tuned(task, names, scaler, models, seen.count)
+        _tell(tuned, path.name, table.notes, left_out)
         if folder is not None:
             with progress.stage("writing"):
                 _write(folder, tuned, path.name, roles)
@@ -157,67 +156,17 @@ def _refuse(roles: Roles, wish: Any) -> None:
         raise TableError("tables larger than memory are for two classes: take a sample of the rows")
 
 
-def _is_text(path: Path) -> bool:
-    return not (path.is_dir() or path.suffix.lower() in PARQUET)
-
-
-def _separator(path: Path, asked: Format) -> str:
-    return asked.separator or separator_of(head_of(path, asked.encoding or "utf-8"))
-
-
-def _dataset(path: Path, asked: Format) -> ds.Dataset:
-    parquet = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-    if not _is_text(path):
-        return ds.dataset([str(file) for file in parquet], format="parquet")
-    text = ds.CsvFileFormat(
-        parse_options=pyarrow.csv.ParseOptions(delimiter=_separator(path, asked)),
-        convert_options=pyarrow.csv.ConvertOptions(
-            decimal_point=asked.decimal or ".", null_values=["", *MISSING_MARKS], strings_can_be_null=True
-        ),
-        read_options=pyarrow.csv.ReadOptions(encoding=asked.encoding or "utf8"),
-    )
-    return ds.dataset(str(path), format=text)
-
-
-def _features(schema: pa.Schema, roles: Roles) -> list[str]:
-    """Columns of numbers that are no target and no weight."""
-    for name in (roles.target, roles.weights, *roles.drop):
-        if name is not None:
-            require_column(schema.names, name)
-    own = [name for name in schema.names if name not in roles.special]
-    other = [name for name in own if not is_number(schema.field(name).type)]
-    if other:
-        raise TableError(
-            f"tables larger than memory are of numbers alone, which {listed(list(map(repr, other)), 6)} "
-            f"{'is' if len(other) == 1 else 'are'} not: leave out by --drop, write as numbers, or raise "
-            "--memory-limit"
-        )
-    if not own:
-        raise TableError("there is no column beside the target")
-    return own
-
-
-def _refuse_codes(path: Path, asked: Format, names: list[str]) -> None:
-    """Refuse digits with leading zeros: codes in a table in memory, of which numbers lose the zeros."""
-    if not _is_text(path):
-        return
-    how = {"sep": _separator(path, asked), "encoding": asked.encoding or "utf-8"}
-    head = pd.read_csv(path, dtype=str, nrows=HEAD, usecols=names, **how)
-    if codes := [name for name in names if are_codes(head[name])]:
-        raise TableError(
-            f"tables larger than memory are of numbers alone, and {listed(list(map(repr, codes)), 6)} with "
-            "leading zeros would be codes: leave out by --drop, write without these zeros, or raise "
-            "--memory-limit"
-        )
-
-
-def _task(dataset: ds.Dataset, target: str, wish: Any) -> str:
+def _task(table: Passed, target: str, wish: Any) -> str:
     """By the model, by --task, or by what the first rows of the target look like."""
     suited = {name: task for task, names in PLAIN.items() for name in names}
     if wish.model != "auto" and wish.task == "auto":
         return suited.get(wish.model, "regression")
-    head = dataset.head(HEAD, columns=[target], use_threads=False)[target].to_pandas()
-    task = guess_task(head.dropna())[0] if wish.task == "auto" else str(wish.task)
+    if wish.task != "auto":
+        return str(wish.task)
+    head = table.target.dropna()
+    if head.nunique() == 1:
+        raise TableError(_about_one_value(target, head, is_whole=table.is_whole))
+    task = guess_task(head)[0]
     if task == "multiclass":
         raise TableError(
             f"target {target!r} has {head.nunique()} classes, and tables larger than memory are for two: use "
@@ -226,12 +175,36 @@ def _task(dataset: ds.Dataset, target: str, wish: Any) -> str:
     return task
 
 
-def _scaled(rows: TableSource) -> tuple[StandardScaler, int]:
-    """Means and standard deviations of all columns, and how many rows there are."""
-    scaler = StandardScaler()
-    for X in rows.each(lambda block: np.asarray(block.X, dtype=np.float64)):
-        scaler.partial_fit(X)
-    return scaler, int(np.max(scaler.n_samples_seen_))
+def _about_one_value(target: str, head: pd.Series, *, is_whole: bool) -> str:
+    what = f"target {target!r} is {str(head.iloc[0])!r} in"
+    if is_whole:
+        return f"{what} every row: there is nothing to predict"
+    other = "regression or counts" if is_numeric_dtype(head) else "regression"
+    return (
+        f"{what} the first {len(head):,} rows, and no others were looked at: say --task binary if there are "
+        f"two classes, else --task {other}"
+    )
+
+
+def _rows(table: Passed, names: list[str], roles: Roles) -> TableSource:
+    return TableSource(table.dataset, roles.target, roles.weights, columns=names)
+
+
+def _seen(table: Passed, roles: Roles) -> Seen:
+    """What a pass over all rows tells of the columns."""
+    seen = Seen(table.names, roles.keep)
+    for X in _rows(table, table.names, roles).each(lambda block: np.asarray(block.X, dtype=np.float64)):
+        seen.add(X)
+    return seen
+
+
+def _divided(seen: Seen, roles: Roles) -> tuple[list[str], list[tuple[str, str]]]:
+    """Features, and the columns that are none with what keeps them from it."""
+    left_out = roles.left_out(seen.unusable())
+    names = [name for name in seen.names if name not in dict(left_out)]
+    if not names:
+        raise none_left(roles.target, left_out)
+    return names, left_out
 
 
 def _models(rows: PreparedRows, names: tuple[str, ...], count: int, progress: Progress) -> dict[str, Any]:
@@ -244,10 +217,14 @@ def _models(rows: PreparedRows, names: tuple[str, ...], count: int, progress: Pr
     return dict(sorted(fitted.items(), key=lambda one: one[1].loo_.value))
 
 
-def _tell(tuned: Tuned, source: str) -> None:
+def _tell(tuned: Tuned, source: str, notes: tuple[str, ...], left_out: list[tuple[str, str]]) -> None:
     best = tuned.best.loo_
     size = f"{tuned.count:,} rows, {len(tuned.names)} columns"
     say(f"{source}: {size}, {tuned.task}; read in passes over the rows")
+    for note in notes:
+        say(f"note: {note}")
+    for name, why in left_out:
+        say(f"left out column {name}: {why}")
     lines = [
         (name, families.chosen(model), with_error(model.loo_.value, model.loo_.std_error))
         for name, model in tuned.models.items()
@@ -273,6 +250,7 @@ def _write(folder: Path, tuned: Tuned, source: str, roles: Roles) -> None:
         "target": roles.target,
         "task": tuned.task,
         "together": None,
+        "passes": True,
     }
     files.write(folder / "model.skops", saved.dumps(pipeline, card))
     files.write(folder / "coefficients.csv", results.csv_bytes(tuned.coefficients))

@@ -21,6 +21,7 @@ MOST_LEVELS = 100  # of one column of text; the rarer ones are grouped
 OFTEN = 5  # times that a whole number occurs, on average, that may be a code
 FEW_ROWS = 10  # on fewer nothing is called clear
 IDENTIFIER = re.compile(r"(?:.*[_ .])?(?:id|index|row|row\.?names?)#?|unnamed: \d+|", re.IGNORECASE)
+COUNTS, BY_NAME = "counts the rows", "looks like an identifier, by its name and distinct whole numbers"
 # what columns of text look like that could have been read
 UNREAD = {
     r"\d{1,2}:\d{2}(:\d{2})?": "holds times of day: write them as hours, such as 13.5",
@@ -109,6 +110,10 @@ class Roles:
         named = (self.target, self.weights, self.groups, *self.drop)
         return list(dict.fromkeys(name for name in named if name))
 
+    def left_out(self, unusable: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Columns that are no features, and why: those to drop, then those that cannot be one."""
+        return [*((name, "you asked to drop it") for name in dict.fromkeys(self.drop)), *unusable]
+
     def check(self, frame: pd.DataFrame) -> None:
         """Refuse columns that are not there, and a column with two roles."""
         require_column(frame.columns, self.target)
@@ -160,10 +165,9 @@ def split(frame: pd.DataFrame, roles: Roles, task: str = "auto") -> Table:
     inner = held.drop(columns=roles.special)
     found = _unusable(inner, roles.keep)
     features = inner.drop(columns=[name for name, _ in found])
-    dropped = [(name, "you asked to drop it") for name in dict.fromkeys(roles.drop)] + found
+    dropped = roles.left_out(found)
     if features.shape[1] == 0:
-        reasons = "; ".join(f"{name} ({why})" for name, why in dropped[:6])
-        raise TableError(f"no column is left to predict {roles.target!r} from: {reasons}".removesuffix(": "))
+        raise none_left(roles.target, dropped)
     return Table(
         features,
         y,
@@ -177,6 +181,12 @@ def split(frame: pd.DataFrame, roles: Roles, task: str = "auto") -> Table:
         tuple(dropped),
         tuple(_notes(len(frame) - len(held), roles.target, held, features)),
     )
+
+
+def none_left(target: str, dropped: Sequence[tuple[str, str]]) -> TableError:
+    """An error that says what became of every column."""
+    reasons = "; ".join(f"{name} ({why})" for name, why in dropped[:6])
+    return TableError(f"no column is left to predict {target!r} from: {reasons}".removesuffix(": "))
 
 
 def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFrame) -> Iterator[str]:
@@ -315,9 +325,13 @@ def _without_content(column: pd.Series) -> str:
 
 
 def _seems_identifier(column: pd.Series) -> str:
-    why, name = _identifies(column), str(column.name)
-    shown = name if name.isidentifier() else repr(name)
-    return f"{why}; --keep {shown} keeps it" if why else ""
+    why = _identifies(column)
+    return kept_by(str(column.name), why) if why else ""
+
+
+def kept_by(name: str, why: str) -> str:
+    """Why a column looks like an identifier, and how it becomes a feature nevertheless."""
+    return f"{why}; --keep {name if name.isidentifier() else repr(name)} keeps it"
 
 
 def _identifies(column: pd.Series) -> str:
@@ -336,9 +350,9 @@ def _identifies(column: pd.Series) -> str:
         return ""
     values = present.to_numpy(np.float64)
     if values[0] in (0.0, 1.0) and np.all(np.diff(values) == 1):
-        return "counts the rows"
+        return COUNTS
     named = IDENTIFIER.fullmatch(str(column.name)) and is_whole(values)
-    return "looks like an identifier, by its name and distinct whole numbers" if named else ""
+    return BY_NAME if named else ""
 
 
 def rare_below(n: int) -> int:

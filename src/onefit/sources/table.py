@@ -95,7 +95,7 @@ class TableSource(LocalSource):
                 last = first + batch.num_rows - 1
                 X = np.column_stack([_numbers(batch.column(name)) for name in self._layout.names or ()])
                 y, weights = (
-                    None if name is None else batch.column(name).to_numpy(zero_copy_only=False)
+                    None if name is None else _values(batch.column(name))
                     for name in (self._target, self._weight)
                 )
                 yield self._layout.named(f"{file} (rows {first} to {last})", X, y, weights)
@@ -231,6 +231,12 @@ def _wide(schema: pa.Schema) -> pa.Schema:
     """Whole numbers of text files in floating point: later rows may have a fraction."""
     fields = [field.with_type(pa.float64()) if pa.types.is_integer(field.type) else field for field in schema]
     return pa.schema(fields)
+
+
+def _values(column: pa.Array) -> Any:
+    """Numbers or labels; of decimal numbers the nearest floats."""
+    own = column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
+    return own.to_numpy(zero_copy_only=False)
 
 
 def _numbers(column: pa.Array) -> Any:

@@ -1,0 +1,222 @@
+"""Tables that are read in passes: what is in the files, found out by their schema and the first rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset as ds
+
+from onefit.cli import marks
+from onefit.cli.errors import TableError, listed, require_column
+from onefit.cli.meaning import Format
+from onefit.cli.numerals import PLAIN, Numerals, are_codes, read_numbers
+from onefit.cli.reading import PARQUET, head_of, separator_of
+from onefit.cli.table import Roles
+from onefit.sources.table import is_number
+
+HEAD = 100_000  # rows that tell what kind of target it is
+UNNAMED = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name in Parquet
+ELSE = "or raise --memory-limit"
+
+
+@dataclass(frozen=True, eq=False)
+class Passed:
+    """A table of numbers that is read in passes.
+
+    Attributes
+    ----------
+    dataset : Dataset
+    names : list of str
+        Columns of numbers that are no target and no weight.
+    target : Series
+        Its first values.
+    notes : tuple of str
+        What was done or is worth knowing.
+    """
+
+    dataset: ds.Dataset
+    names: list[str]
+    target: pd.Series
+    notes: tuple[str, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the first values of the target are all of them."""
+        return len(self.target) < HEAD
+
+
+def open_passes(path: Path, roles: Roles, asked: Format) -> Passed:
+    """Open a folder of Parquet files, or a file.
+
+    Raises
+    ------
+    TableError
+        A column is not there or not of numbers, there are no rows, or some have no target.
+    """
+    cells = pd.DataFrame() if _is_parquet(path) else _cells(path, asked, roles)
+    labels, said = _labels(cells, roles.target)
+    dataset = _parquet(path) if _is_parquet(path) else _text(path, asked, labels)
+    schema = dataset.schema
+    for name in (roles.target, roles.weights, *roles.drop, *roles.keep):
+        if name is not None:
+            require_column(schema.names, name)
+    target = _head(dataset, roles.target, said)
+    names = [name for name in schema.names if name not in {*roles.special, *_unnamed(schema)}]
+    of_text = [name for name in (*names, roles.target) if not is_number(schema.field(name).type)]
+    _refuse_text(of_text, roles.target, cells)
+    _refuse_codes([name for name in (*names, roles.target) if name in cells and are_codes(cells[name])])
+    if not names:
+        raise TableError("there is no column beside the target")
+    notes = (*said, *_about_index(schema), *_about_folder(path, dataset)) if _is_parquet(path) else said
+    return Passed(dataset, names, target, notes)
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.is_dir() or path.suffix.lower() in PARQUET
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+
+
+def _head(dataset: ds.Dataset, target: str, said: tuple[str, ...]) -> pd.Series:
+    """The first values of the target, none of which may be a mark that means missing."""
+    column = dataset.head(HEAD, columns=[target], use_threads=False)[target]
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    head = column.to_pandas()
+    if head.empty:
+        raise TableError("the table has a header but no rows")
+    if head.isna().all() or (said and head.isna().any()):
+        raise TableError(
+            f"target {target!r} is missing in {int(head.isna().sum())} of {len(head)} rows"
+            f"{''.join(f' ({note})' for note in said)}: tables larger than memory need it in every row: "
+            f"leave out those without it, {ELSE}"
+        )
+    return head
+
+
+# --- text ------------------------------------------------------------------------------------------
+
+
+def _how(path: Path, asked: Format) -> tuple[str, str]:
+    """Separator and encoding."""
+    encoding = asked.encoding or "utf-8"
+    return asked.separator or separator_of(head_of(path, encoding)), encoding
+
+
+def _cells(path: Path, asked: Format, roles: Roles) -> pd.DataFrame:
+    """The first rows as text; of columns that nobody looks at none."""
+    separator, encoding = _how(path, asked)
+    return pd.read_csv(
+        path,
+        sep=separator,
+        encoding=encoding,
+        dtype=str,
+        nrows=HEAD,
+        keep_default_na=False,
+        na_values=[""],
+        usecols=lambda name: name not in roles.drop,
+    )
+
+
+def _labels(cells: pd.DataFrame, target: str) -> tuple[set[str], tuple[str, ...]]:
+    """Marks that are labels of the target, where otherwise they mean missing, and what to say of that."""
+    if target not in cells:
+        return set(), ()
+    own = cells[target]
+    found, said = marks.with_labels(own.mask(own.isin(marks.MISSING)), own.fillna(""))
+    return set(found.dropna()) & set(marks.MISSING), said
+
+
+def _text(path: Path, asked: Format, labels: set[str]) -> ds.Dataset:
+    separator, _ = _how(path, asked)
+    missing = [mark for mark in ("", *marks.MISSING) if mark not in labels]
+    text = ds.CsvFileFormat(
+        parse_options=pyarrow.csv.ParseOptions(delimiter=separator),
+        convert_options=pyarrow.csv.ConvertOptions(
+            decimal_point=asked.decimal or ".", null_values=missing, strings_can_be_null=True
+        ),
+        read_options=pyarrow.csv.ReadOptions(encoding=asked.encoding or "utf8"),
+    )
+    return ds.dataset(str(path), format=text)
+
+
+def _refuse_text(of_text: list[str], target: str, cells: pd.DataFrame) -> None:
+    """Refuse columns that are not of numbers, and say what to do where they are, written in another way."""
+    found = {name: read_numbers(cells[name].dropna()) for name in of_text if name in cells}
+    written = [one[0] for one in found.values() if one is not None]
+    names = [name for name in of_text if name != target or found.get(name)]
+    if not names:
+        return
+    way = "leave out by --drop, write as numbers" if not written else _plainly(written)
+    raise TableError(
+        f"tables larger than memory are of numbers alone, which {listed(list(map(repr, names)), 6)} "
+        f"{'is' if len(names) == 1 else 'are'} not: {way}, {ELSE}"
+    )
+
+
+def _plainly(written: list[Numerals]) -> str:
+    """What to do with columns of numbers that are written in other ways."""
+    commas = [one.decimal for one in written if one.decimal != PLAIN.decimal]
+    grouped = [one.thousands for one in written if one.thousands]
+    if grouped:
+        return f"write numbers without {grouped[0]!r} between thousands"
+    return "say --decimal , if commas are decimal" if commas else "write numbers without currencies and signs"
+
+
+def _refuse_codes(codes: list[str]) -> None:
+    """Refuse digits with leading zeros: codes in a table in memory, of which numbers lose the zeros."""
+    if codes:
+        raise TableError(
+            f"tables larger than memory are of numbers alone, and {listed(list(map(repr, codes)), 6)} with "
+            f"leading zeros would be codes: leave out by --drop, write without these zeros, {ELSE}"
+        )
+
+
+# --- Parquet ---------------------------------------------------------------------------------------
+
+
+def _parquet(path: Path) -> ds.Dataset:
+    return ds.dataset([str(file) for file in _files(path)], format="parquet")
+
+
+def _index(schema: pa.Schema) -> list[str | dict[str, str | None]]:
+    """What pandas has written of the index: a column each, or what it counts from and to."""
+    return list((schema.pandas_metadata or {}).get("index_columns", []))
+
+
+def _unnamed(schema: pa.Schema) -> list[str]:
+    return [level for level in _index(schema) if isinstance(level, str) and UNNAMED.fullmatch(level)]
+
+
+def _about_index(schema: pa.Schema) -> Iterator[str]:
+    """Say what became of an index, unless it only numbers rows."""
+    levels, unnamed = _index(schema), _unnamed(schema)
+    ranges = [level["name"] for level in levels if isinstance(level, dict) and level.get("name")]
+    named = [level for level in levels if isinstance(level, str) and level not in unnamed]
+    if ranges:
+        yield f"the index {ranges[0]!r} counts the rows, and was left out"
+    if named:
+        yield f"the index was read as {listed(list(map(repr, named)), 6)}"
+    if unnamed and not (len(levels) == 1 and pa.types.is_integer(schema.field(unnamed[0]).type)):
+        yield "the index was left out where it has no name"
+
+
+def _about_folder(path: Path, dataset: ds.Dataset) -> Iterator[str]:
+    """Say which columns some files have beyond those of the first, or names of folders tell of."""
+    known = set(dataset.schema.names)
+    schemas = [fragment.physical_schema for fragment in dataset.get_fragments()]
+    more = [name for own in schemas for name in own.names if name not in {*known, *_unnamed(own)}]
+    if more:
+        yield f"left out, as the first file has no such column: {listed(list(dict.fromkeys(more)), 6)}"
+    folders = [part for file in _files(path) for part in file.relative_to(path).parts[:-1]]
+    keys = [part.split("=")[0] for part in folders if "=" in part]
+    if left := [key for key in dict.fromkeys(keys) if key not in known]:
+        yield f"left out, as names of folders are not read: {listed(left, 6)}"

@@ -1,0 +1,99 @@
+"""What one pass tells of the columns: their means and deviations, and which of them cannot be features."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.preprocessing import StandardScaler
+
+from onefit._typing import Array
+from onefit.cli.table import BY_NAME, COUNTS, IDENTIFIER, kept_by
+
+MOST = 2**20  # hashes that tell whether values repeat
+
+
+class Repeats:
+    """Whether values come twice, by those of them whose hashes are small: all that there are, or a sample."""
+
+    def __init__(self) -> None:
+        self.limit, self.hashes = 2**64 - 1, np.empty(0, dtype=np.uint64)
+
+    def add(self, values: Array) -> None:
+        """Look at more values."""
+        own = pd.util.hash_array(values)
+        held = np.concatenate([self.hashes, own[own <= self.limit]])
+        while len(held) > MOST:
+            self.limit //= 2
+            held = held[held <= self.limit]
+        self.hashes = held
+
+    @property
+    def are_none(self) -> bool:
+        """Whether none was seen twice."""
+        return len(np.unique(self.hashes)) == len(self.hashes)
+
+
+class Seen:
+    """Columns of numbers as they pass by.
+
+    Parameters
+    ----------
+    names : sequence of str
+    keep : sequence of str
+        Those that are features even if they look like identifiers.
+    """
+
+    def __init__(self, names: Sequence[str], keep: Sequence[str] = ()) -> None:
+        self.names, self._keep, self.scaler = list(names), keep, StandardScaler()
+        self._first: Any = np.empty(0)
+        self._last: Any = self._first
+        self._constant: Any = self._first
+        self._counts: Any = self._first
+        self._ids = {j: Repeats() for j, name in enumerate(names) if IDENTIFIER.fullmatch(name)}
+
+    def add(self, X: Array) -> None:
+        """The next rows: (r, p)."""
+        self.scaler.partial_fit(X)
+        if not len(self._first):
+            self._first, self._last = X[0], X[0] - 1.0
+            self._constant, self._counts = np.ones(X.shape[1], bool), np.isin(X[0], (0.0, 1.0))
+        self._constant = self._constant & np.all(self._first == X, axis=0)
+        self._counts = self._counts & np.all(np.diff(X, axis=0, prepend=self._last[None]) == 1.0, axis=0)
+        self._last = X[-1]
+        whole = np.all(np.round(X) == X, axis=0)
+        self._ids = {j: ids for j, ids in self._ids.items() if whole[j]}
+        for j, ids in self._ids.items():
+            ids.add(np.ascontiguousarray(X[:, j]))
+
+    @property
+    def count(self) -> int:
+        """Rows."""
+        return int(np.max(self.scaler.n_samples_seen_))
+
+    def unusable(self) -> list[tuple[str, str]]:
+        """Columns to leave out, and why, as of a table in memory."""
+        whys = {name: self._why(j, name) for j, name in enumerate(self.names)}
+        return [(name, why) for name, why in whys.items() if why]
+
+    def _why(self, j: int, name: str) -> str:
+        if self._constant[j]:
+            return f"constant ({self._first[j]})"
+        if name in self._keep:
+            return ""
+        if self._counts[j]:
+            return kept_by(name, COUNTS)
+        return kept_by(name, BY_NAME) if j in self._ids and self._ids[j].are_none else ""
+
+    def scaler_of(self, names: Sequence[str]) -> StandardScaler:
+        """Means and standard deviations of some columns."""
+        places = [self.names.index(name) for name in names]
+        own: Any = copy.copy(self.scaler)
+        own.mean_, own.var_, own.scale_ = (every[places] for every in (own.mean_, own.var_, own.scale_))
+        own.n_features_in_ = len(places)
+        if np.ndim(own.n_samples_seen_):
+            own.n_samples_seen_ = own.n_samples_seen_[places]
+        return own

@@ -1,0 +1,206 @@
+"""Tables that are read in passes: the same columns, marks and notes as of a table in memory."""
+
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pandas._libs.parsers import STR_NA_VALUES
+
+from onefit.cli import dataset, marks, run, seen
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+ROWS = 300
+
+
+def table(n=ROWS, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.normal(size=(n, 2)), columns=["a", "b"])
+    frame["y"] = frame["a"] + rng.normal(size=n)
+    return frame
+
+
+def folder(place, *frames):
+    for k, frame in enumerate(frames):
+        file = place / "parts" / f"part{k}.parquet"
+        file.parent.mkdir(exist_ok=True)
+        frame.to_parquet(file)
+    return place / "parts"
+
+
+def text(place, frame, **how):
+    frame.to_csv(place / "t.csv", index=False, **how)
+    return place / "t.csv"
+
+
+def said(capsys, file, *words, target="y", code=0):
+    command = ["tune", str(file), "--target", target, "--memory-limit", "1K", *map(str, words)]
+    assert run(command) == code
+    found = capsys.readouterr()
+    return " ".join((found.err if code else found.out).split())
+
+
+def model_of(place):
+    return list(pd.read_csv(place / "coefficients.csv")["feature"])
+
+
+def test_an_index_that_numbers_rows_is_no_feature(tmp_path, capsys):
+    frame = table()
+    frame["y"] += np.arange(ROWS)
+    mixed = frame.sample(frac=1.0, random_state=0)
+    file = folder(tmp_path, mixed[:150], mixed[150:])
+    told = said(capsys, file, "--model", "ridge", "--out", tmp_path / "out")
+    assert "2 columns" in told
+    assert "note:" not in told
+    assert sorted(model_of(tmp_path / "out")) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("index", "note", "width"),
+    [
+        (pd.Index(np.arange(ROWS)[::-1] ** 2, name="rank"), "the index was read as 'rank'", 3),
+        (pd.RangeIndex(5, 5 + ROWS, name="rank"), "the index 'rank' counts the rows, and was left out", 2),
+        (pd.Index([f"r{k}" for k in range(ROWS)]), "the index was left out where it has no name", 2),
+    ],
+)
+def test_what_became_of_an_index_is_said(tmp_path, capsys, index, note, width):
+    told = said(capsys, folder(tmp_path, table().set_index(index)), "--model", "ridge")
+    assert f"note: {note}" in told
+    assert f"{width} columns" in told
+
+
+def test_columns_that_cannot_be_features_are_left_out_as_in_memory(tmp_path, capsys):
+    frame = table().assign(
+        const=3.0,
+        number=np.arange(1.0, ROWS + 1),
+        case_id=np.random.default_rng(1).permutation(ROWS) + 1000,
+        shop_id=np.arange(ROWS) // 2 + 7,
+    )
+    whole = folder(tmp_path, frame[:150], frame[150:])
+    frame.to_parquet(tmp_path / "t.parquet")
+    told = said(capsys, whole, "--model", "ridge", "--drop", "b", "--out", tmp_path / "out")
+    words = ["--target", "y", "--model", "ridge", "--drop", "b", "--audit", "0"]
+    assert run(["tune", str(tmp_path / "t.parquet"), *words]) == 0
+    memory = capsys.readouterr().out
+    lines = [line for line in memory.splitlines() if line.startswith("left out column")]
+    assert len(lines) == 4
+    assert all(line in told for line in lines)
+    assert sorted(model_of(tmp_path / "out")) == ["a", "shop_id"]
+    kept = said(capsys, whole, "--model", "ridge", "--keep", "number", "--keep", "case_id")
+    assert "5 columns" in kept
+    drops = ["--drop", "a", "--drop", "b", "--drop", "shop_id"]
+    none = said(capsys, whole, *drops, code=2)
+    assert "no column is left to predict 'y' from: a (you asked to drop it)" in none
+
+
+def test_the_scale_is_that_of_the_columns_that_are_left(tmp_path, capsys):
+    frame = table()[["a", "y"]]
+    first = pd.concat([pd.Series(2.0, frame.index, name="const"), 100.0 * frame["a"], frame["y"]], axis=1)
+    said(capsys, folder(tmp_path, first), "--model", "ridge", "--out", tmp_path / "out")
+    coef = pd.read_csv(tmp_path / "out" / "coefficients.csv")["coefficient"][0]
+    assert coef == pytest.approx(0.01, rel=0.2)
+
+
+def test_repeats_are_found_among_more_values_than_are_kept(monkeypatch):
+    monkeypatch.setattr(seen, "MOST", 100)
+    once, twice = seen.Repeats(), seen.Repeats()
+    for k in range(20):
+        once.add(np.arange(200.0) + 200 * k)
+        twice.add(np.arange(200.0) + 200 * (k % 10))
+    assert once.are_none
+    assert not twice.are_none
+    assert 0 < len(once.hashes) <= 100
+
+
+def test_marks_of_pandas_are_all_known():
+    assert {*marks.OF_PANDAS, ""} == STR_NA_VALUES
+
+
+def test_marks_in_a_target_mean_what_they_mean_in_memory(tmp_path, capsys):
+    frame = table()
+    frame["y"] = np.where(frame["y"] > 0, "Yes", "No")
+    frame.loc[::9, "y"] = "NA"
+    told = said(capsys, text(tmp_path, frame), code=2)
+    assert "target 'y' is missing in 34 of 300 rows (y is 'NA' in 34 rows: taken as missing" in told
+    frame["y"] = frame["y"].replace("No", "NA")
+    told = said(capsys, text(tmp_path, frame), "--model", "logistic", "--out", tmp_path / "out")
+    assert "binary" in told
+    assert "note: y is 'NA' in" in told
+    assert "taken as a label" in told
+    assert set(pd.read_parquet(tmp_path / "out" / "predictions.parquet")["y"]) == {"Yes", "NA"}
+
+
+def test_a_target_of_decimal_type_is_a_number(tmp_path, capsys):
+    frame = table()
+    y = pa.array([Decimal(f"{value:.3f}") for value in frame["y"]])
+    pq.write_table(pa.table({"a": frame["a"], "b": frame["b"], "y": y}), tmp_path / "t.parquet")
+    told = said(capsys, tmp_path / "t.parquet", "--out", tmp_path / "out")
+    assert "regression" in told
+    own = pd.read_parquet(tmp_path / "out" / "predictions.parquet")["y"]
+    np.testing.assert_allclose(own, frame["y"], atol=0.001)
+
+
+def test_a_table_without_rows_is_refused(tmp_path, capsys):
+    assert "has a header but no rows" in said(capsys, folder(tmp_path, table()[:0]), code=2)
+
+
+def test_columns_of_some_files_and_names_of_folders_are_named(tmp_path, capsys):
+    frame = table()
+    place = folder(tmp_path, frame[:150], frame[150:].assign(extra=1.0))
+    for k in range(2):
+        (place / f"year={k}").mkdir()
+        frame.to_parquet(place / f"year={k}" / "part.parquet")
+    told = said(capsys, place, "--model", "ridge")
+    assert "note: left out, as the first file has no such column: extra" in told
+    assert "note: left out, as names of folders are not read: year" in told
+
+
+def test_one_value_in_the_first_rows(tmp_path, capsys, monkeypatch):
+    frame = table()
+    frame["y"] = 0
+    told = said(capsys, text(tmp_path, frame), code=2)
+    assert "target 'y' is '0' in every row: there is nothing to predict" in told
+    monkeypatch.setattr(dataset, "HEAD", 200)
+    frame.loc[200:, "y"] = 1
+    told = said(capsys, text(tmp_path, frame), code=2)
+    assert "target 'y' is '0' in the first 200 rows, and no others were looked at: say --task binary" in told
+    assert "binary" in said(capsys, text(tmp_path, frame), "--task", "binary", "--model", "logistic")
+
+
+def test_numbers_written_in_other_ways_are_told_of(tmp_path, capsys):
+    frame = table()
+    commas = text(tmp_path, frame, sep=";", decimal=",")
+    assert "'a', 'b', 'y' are not: say --decimal , if commas are decimal" in said(capsys, commas, code=2)
+    said(capsys, commas, "--model", "ridge", "--decimal", ",")
+    alone = text(
+        tmp_path, frame.round(0).astype({"a": int, "b": int}).assign(y=frame["y"]), sep=";", decimal=","
+    )
+    assert "'y' is not: say --decimal ," in said(capsys, alone, code=2)
+    grouped = frame.assign(a=[f"{5000 * value:,.2f}" for value in frame["a"]])
+    told = said(capsys, text(tmp_path, grouped), code=2)
+    assert "'a' is not: write numbers without ',' between thousands" in told
+
+
+def test_what_a_model_of_passes_cannot_do_is_said(tmp_path, capsys):
+    frame = table()
+    out = tmp_path / "out"
+    said(capsys, folder(tmp_path, frame), "--model", "ridge", "--out", out)
+
+    def refused(*words):
+        assert run([*map(str, words)]) == 2
+        return " ".join(capsys.readouterr().err.split())
+
+    new = text(tmp_path, frame[:20])
+    assert "a model that was tuned in passes does not keep" in refused(
+        "predict", out, new, "--interval", "0.9"
+    )
+    assert "out holds a model that was tuned in passes" in refused("compare", out, f"{out}/")
+    frame.loc[7, "b"] = np.nan
+    told = refused("predict", out, text(tmp_path, frame[:20]))
+    assert "t.csv: column 'b' is missing in row 7: the model was tuned in passes" in told
+    told = refused("predict", out, text(tmp_path, frame[:20].assign(a="x")))
+    assert "t.csv: column 'a' holds no number, but 'x', in row 0" in told

@@ -50,7 +50,7 @@ MODELS = {
     "logistic": LogisticRegression(C=3.0, tol=1e-10, max_iter=10_000),
     "no intercept": LogisticRegression(C=0.3, fit_intercept=False, tol=1e-10, max_iter=10_000),
     "balanced": LogisticRegression(C=3.0, class_weight="balanced", tol=1e-10, max_iter=10_000),
-    "poisson": PoissonRegressor(alpha=3e-2, tol=1e-10, max_iter=10_000),
+    "poisson": PoissonRegressor(alpha=5e-2, tol=1e-10, max_iter=10_000),
 }
 
 

@@ -244,7 +244,7 @@ def test_estimators_find_the_same_in_blocks(monkeypatch, model, case):
     off = apart / whole["risk_path_"][:J]
     assert np.all(apart <= stated + 1e-6 * whole["risk_path_"][:J])
     assert off.max() < 1e-2  # of what few rows tell
-    assert np.median(off) < 1e-4  # where one solves rows anew, the other only if they may change the choice
+    assert np.median(off) < 2e-3  # where one solves rows anew, the other only if they may change the choice
     steps = np.log(blocks["alpha_"] / whole["alpha_"]) / np.log(whole["alphas_"][0] / whole["alphas_"][1])
     assert are_as_good or abs(steps) <= 1.1
     exact = onefit.loo(fitted, X, y, sample_weight=weights, exact=True)

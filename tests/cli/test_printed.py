@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from onefit.cli import run, tune
+from onefit.cli import files, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has other pipes")
 FULL = Path("/dev/full")
-NAMES = sorted(tune.FILES)
+NAMES = sorted(files.IN_MEMORY)
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from onefit import LassoLOO, LogisticLOO
-from onefit.cli import app, families, files, run, saved, streaming
-from onefit.cli import tune as in_one
+from onefit.cli import app, families, files, run, saved
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -131,9 +130,9 @@ def test_auto_takes_the_smallest_risk_first(place, tmp_path):
 
 
 def test_results_of_an_earlier_run_are_not_left_beside_new_ones(place, tmp_path, capsys):
-    assert {*in_one.FILES, *streaming.FILES} == {*files.RESULTS}
+    assert {*files.IN_MEMORY, *files.IN_PASSES} == {*files.RESULTS}
     words = ["--model", "ridge", "--drop", "weight", "--out", tmp_path]
-    here, passes = (in_one.FILES, ["--audit", "0"]), (streaming.FILES, ["--memory-limit", "10K"])
+    here, passes = (files.IN_MEMORY, ["--audit", "0"]), (files.IN_PASSES, ["--memory-limit", "10K"])
     (tmp_path / "own.txt").write_text("kept")
     assert tune(place / "t.csv", "y", *words, *here[1]) == 0
     for names, more in (passes, here, passes):

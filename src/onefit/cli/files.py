@@ -11,7 +11,7 @@ from pathlib import Path
 from onefit.cli.errors import TableError
 from onefit.cli.printed import say
 
-# names of all files that a run writes, whichever way it tunes
+# names of all files that a run writes: where the table is in memory, or read in passes
 RESULTS = (
     "model.skops",
     "coefficients.csv",
@@ -20,6 +20,8 @@ RESULTS = (
     "summary.json",
     "report.html",
 )
+IN_MEMORY = tuple(name for name in RESULTS if name != "predictions.parquet")
+IN_PASSES = tuple(name for name in RESULTS if name not in {"predictions.csv", "report.html"})
 
 
 def write(path: Path, content: bytes) -> None:

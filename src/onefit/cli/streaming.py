@@ -39,7 +39,6 @@ from onefit.cli.tuning import Told
 from onefit.risk.presentation import with_error
 from onefit.sources.table import TableSource
 
-FILES = ("model.skops", "coefficients.csv", "predictions.parquet", "summary.json")
 PASSES = (pa.ArrowException, OSError, ValueError)  # errors that name block, column and row, but not the table
 SHARE = 0.25  # of the memory there is: a table takes some times what its file does
 SCORED = 10**6  # rows whose left-out values are held to be scored, at most: some hundred bytes each
@@ -119,7 +118,7 @@ def tune_stream(path: Path, roles: Roles, asked: Format, wish: Any) -> None:
     _refuse(roles, wish)
     if asked.encoding:
         known_encoding(asked.encoding)
-    with files.folder(wish.out, FILES, force=wish.force) as folder, naming(path, PASSES):
+    with files.folder(wish.out, files.IN_PASSES, force=wish.force) as folder, naming(path, PASSES):
         table = open_passes(path, roles, asked)
         task = _task(table, roles.target, wish)
         chosen = PLAIN[task] if wish.model == "auto" else (wish.model,)
@@ -136,7 +135,7 @@ def tune_stream(path: Path, roles: Roles, asked: Format, wish: Any) -> None:
         if folder is not None:
             with progress.stage("writing"):
                 _write(folder, tuned, path.name, roles)
-            say(f"wrote {', '.join(FILES)} to {folder}")
+            say(f"wrote {', '.join(files.IN_PASSES)} to {folder}")
 
 
 def _refuse(roles: Roles, wish: Any) -> None:

@@ -24,8 +24,6 @@ from onefit.cli.progress import Progress
 from onefit.cli.reading import read_table
 from onefit.cli.table import Roles, Table, split
 
-FILES = ("model.skops", "coefficients.csv", "predictions.csv", "summary.json", "report.html")
-
 
 @dataclass(frozen=True)
 class Wish:
@@ -50,7 +48,7 @@ class Wish:
 
 def tune_file(file: str, roles: Roles, asked: Format, wish: Wish) -> None:
     """Tune on a file."""
-    with files.folder(wish.out, FILES, force=wish.force) as folder:
+    with files.folder(wish.out, files.IN_MEMORY, force=wish.force) as folder:
         with Progress({"reading": 1.0}).stage("reading"):
             source = read_table(file, asked, roles.target)
         with naming(file):
@@ -179,7 +177,7 @@ def _write_all(folder: Path, made: dict[str, Callable[[], bytes]], written: list
 def _what_is_there(folder: Path | None, written: list[str]) -> str:
     if folder is None or not written:
         return "nothing was written"
-    missing = [name for name in FILES if name not in written]
+    missing = [name for name in files.IN_MEMORY if name not in written]
     return f"{folder} holds {', '.join(written)}; {', '.join(missing)} not written"
 
 
@@ -193,7 +191,7 @@ def demo(place: str) -> None:
         frame = bunch.frame
         if hasattr(bunch, "target_names"):
             frame = frame.assign(target=bunch.target_names[bunch.target])
-        with files.folder(str(Path(place) / name), FILES, force=True) as folder:
+        with files.folder(str(Path(place) / name), files.IN_MEMORY, force=True) as folder:
             source = Source(frame, Format(), ())
             tune_frame(source, f"scikit-learn's {name}", Roles("target"), Wish(), folder)
         say()

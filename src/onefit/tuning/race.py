@@ -33,6 +33,7 @@ from onefit.tuning.looks import FIRST, Looks
 from onefit.tuning.path import SearchResult, of_verdicts
 from onefit.tuning.sample import Stepped, Verdict, beside, halfway, judged
 from onefit.tuning.selection import Selection, smallest
+from onefit.tuning.shifts import Shifts
 
 REPORTED = 0.3  # standard errors within which all rows tell a risk: with them it is known 4 % worse
 FITS = 10.0  # times the fits of the path that a race may cost, as much as ten folds
@@ -143,6 +144,11 @@ class _Race:
     spent: float = 0.0
     finished: dict[int, LeftOut] = field(default_factory=dict)
 
+    @cached_property
+    def shifts(self) -> Shifts:
+        """How far those shifted that were judged thoroughly."""
+        return Shifts(self.looks.judgement)
+
     def run(self) -> None:
         """Judge better what may be the choice, until that stands or the race has cost enough."""
         while self._gets_on() or self._judges_alike():
@@ -209,8 +215,18 @@ class _Race:
         if known is not None and known.seen and self._rivals_are_alike:  # the two miss different things
             return
         if known is None or not known.solved or thorough.error <= max(known.error, well):
-            self.verdicts[j] = thorough
+            self._take_over(j, thorough)
             self._choose()
+
+    def _take_over(self, j: int, thorough: Verdict) -> None:
+        """Replace what is known of a strength by what all rows say."""
+        known, self.verdicts[j] = self.verdicts[j], thorough
+        if known is not None and self._is_rough(known, j):
+            self.shifts.add(j, self.entrants[j].fit, known, thorough)
+
+    def _is_rough(self, known: Verdict, j: int) -> bool:
+        """Whether others tell how far what is known of a strength may be off."""
+        return not (known.settled or known.solved or known.error <= KNOWN * float(self.result.std_errors[j]))
 
     @property
     def _rivals_are_alike(self) -> bool:
@@ -238,9 +254,10 @@ class _Race:
         open_ones = np.flatnonzero(near & (counts < n))
         if open_ones.size == near.sum() == 1 and self.selection != "min":  # nothing to tell it from
             return []
-        if least in open_ones and not self._is_in_part(least):  # how far it moves tells of the others
-            return [(least, n)]
         open_ones = open_ones[[not self._stands(j) for j in open_ones.tolist()]]
+        whole = [j for j in open_ones.tolist() if not self._is_in_part(j)]
+        if whole:  # how far one shifts tells of the others
+            return [(min(whole, key=lambda j: abs(j - least)), n)]
         seen = max(known.seen for known in judged(self.verdicts).values())
         level = max(FIRST, seen, int(counts[open_ones].max(initial=0)))
         behind = open_ones[counts[open_ones] < level]
@@ -251,15 +268,12 @@ class _Race:
         return [(j, level) for j in halfway(self.verdicts, least)] if self.selection == "min" else []
 
     def _stands(self, j: int) -> bool:
-        """Whether what a strength began with tells it from the smallest risk.
-
-        As it does where those that were judged thoroughly moved far less than the error of the difference.
-        """
-        known, first = self.verdicts[j], self.entrants[j].path.risks
-        if known is None or known.left_out or not self.finished or self._is_in_part(j):
+        """Whether what a strength began with, shifted as others did, tells it from the smallest risk."""
+        known = self.verdicts[j]
+        if known is None or known.left_out or self._is_in_part(j):
             return False
-        moved = max(abs(self.result.risks[k] - first[k]) for k in self.finished)
-        return bool(moved <= KNOWN * self.result.paired_errors[j])
+        doubt = self.shifts.doubt(j, self.entrants[j].fit, known)
+        return doubt <= KNOWN * float(self.result.paired_errors[j])
 
     @property
     def _near(self) -> Mask:
@@ -305,7 +319,7 @@ class _Race:
                 one.fit, count, known, lambda: one.solution, lambda: one.stepped, by_tenths=by_tenths
             )
         else:
-            self.verdicts[j] = self._thorough(j)
+            self._take_over(j, self._thorough(j))
 
     def _is_in_part(self, j: int) -> bool:
         """Whether a strength is judged by some of the rows."""
@@ -323,9 +337,14 @@ class _Race:
         for j in np.flatnonzero(~held.is_visited).tolist():
             if self.verdicts[j] is not None:
                 held = _with_end(held, j, self.entrants[j].fit)
-        self.result = of_verdicts(
-            held.strengths, self.verdicts, judgement, held.coefs, held.levels, self.selection
-        )
+        known = [self._as_others_shifted(j) for j in range(len(self.verdicts))]
+        self.result = of_verdicts(held.strengths, known, judgement, held.coefs, held.levels, self.selection)
+
+    def _as_others_shifted(self, j: int) -> Verdict | None:
+        known = self.verdicts[j]
+        if known is None or not self.shifts.known or j in self.shifts.known or not self._is_rough(known, j):
+            return known
+        return self.shifts.of(j, self.entrants[j].fit, known)
 
     def _thorough(self, j: int) -> Verdict:
         solution, known = self.entrants[j].solution, self.verdicts[j]

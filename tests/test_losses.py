@@ -145,6 +145,15 @@ def test_convex_where_it_is_claimed(loss, seed):
     assert np.linalg.eigvalsh(curvature).min() > -1e-12
 
 
+@pytest.mark.parametrize("power", [-1.0, 0.0, 1.0, 1.5, 2.0, 2.5, 3.0])
+@pytest.mark.parametrize("link", ["log", "identity"])
+def test_convexity_is_claimed_where_no_curvature_is_negative(power, link):
+    loss = Tweedie(power, link)
+    eta = np.linspace(-4.0, 4.0, 81) if link == "log" else np.geomspace(0.05, 60.0, 99)
+    curvatures = np.array([loss.hessian(np.full(len(eta), y), eta) for y in (0.5, 1.0, 4.0, 20.0)])
+    assert loss.is_convex == (curvatures.min() > -1e-12)
+
+
 @pytest.mark.parametrize("loss", [*SEPARABLE, *COUPLED], ids=repr)
 def test_quadratic_is_claimed_only_where_the_third_derivative_vanishes(loss):
     y, eta = _case(loss)

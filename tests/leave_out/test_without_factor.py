@@ -13,6 +13,7 @@ from builders import tenths, without
 from onefit.fit import Fit
 from onefit.leave_out import leave_out, without_factor
 from onefit.leave_out.factor_free import FitsWithout, parts_of
+from onefit.leave_out.refit import refit_cost
 from onefit.leave_out.row_order import random_order
 from onefit.leave_out.rows_alone import RowsAlone
 from onefit.losses import Logistic, Multinomial
@@ -22,6 +23,7 @@ from onefit.problem import Problem
 from onefit.risk.judging import yardstick
 from onefit.solvers import truncated
 from onefit.solvers.solve import solve
+from onefit.solvers.truncated import Seconds
 
 C = 3
 
@@ -160,6 +162,16 @@ def test_without_intercepts_the_only_row_of_a_class_has_a_refit():
     np.testing.assert_allclose(found[7], without(fit, 7).eta[7], atol=0.01)
     told = without_factor.told_without_factor(fit, yardstick_of(fit), 0.3)
     assert told.failed.size == 0
+
+
+def test_what_is_done_with_a_factor_counts_beside_it(monkeypatch):
+    fit = fit_at()
+    monkeypatch.setattr(RowsAlone, "taken", lambda *_: None)
+    monkeypatch.setattr(RowsAlone, "seconds", Seconds.of(fit).with_forms)
+    assert RowsAlone.where_they_pay(fit) is not None
+    far_more = 2 * (Seconds.of(fit).with_forms + 240 * refit_cost(fit).seconds)
+    monkeypatch.setattr(RowsAlone, "seconds", far_more)
+    assert RowsAlone.where_they_pay(fit) is None
 
 
 @pytest.mark.usefixtures("cheap")

@@ -511,3 +511,12 @@ def test_nothing_holds_coefficients_without_a_penalty(quantile):
             refit = clone(model).fit(np.delete(X, i, 0), np.delete(y, i)).predict(X[i : i + 1])[0]
             assert abs(refit - est.predictions[i]) <= est.bounds[i] + 1e-7
     assert several
+
+
+@pytest.mark.parametrize(("power", "link", "said"), [(0, "log", True), (3, "log", True), (1.5, "log", False)])
+def test_a_loss_that_may_have_other_minima_says_so(power, link, said):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(16, 3))
+    y = np.exp(0.3 * X[:, 0] + 1.0) * rng.gamma(5.0, 0.2, 16)
+    est = onefit.loo(TweedieRegressor(power=power, link=link, alpha=0.03, tol=1e-8).fit(X, y), X, y)
+    assert any("not convex" in note for note in est.notes) == said

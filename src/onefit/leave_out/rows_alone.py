@@ -23,6 +23,7 @@ from onefit.leave_out.parts import FIRST
 from onefit.leave_out.refit import refit_cost
 from onefit.leave_out.result import SolvedWithout
 from onefit.leave_out.row_order import random_order
+from onefit.leave_out.ways import cost_of_chords
 from onefit.solvers import coordinate_descent
 from onefit.solvers.truncated import ROUGH, Seconds, WithoutFactor, answered, approach
 
@@ -62,16 +63,17 @@ class RowsAlone:
     def where_they_pay(cls, fit: Fit) -> RowsAlone | None:
         """Them where tenths and a sample of rows take less than a factor and what is done with it.
 
-        Where penalties have kinks that is also to solve anew for rows without which the pattern is another;
-        without kinks some rows are tried.
+        As many rows repeat their steps by it.  Where penalties have kinks those without which the pattern is
+        another are solved anew; without kinks some rows are tried.
         """
         n, by_factor = fit.problem.n, Seconds.of(fit).with_forms
         if not fit.problem.is_coupled or n <= FIRST or (fit.is_kinked and not goes_by_column(fit)):
             return None
         rows = cls(fit)
         if fit.is_kinked:
-            by_factor += rows.many * refit_cost(fit).seconds
-        elif rows.seconds < by_factor:
+            return rows if rows.seconds < by_factor + rows.many * refit_cost(fit).seconds else None
+        by_factor += FIRST * cost_of_chords(fit, None).seconds
+        if rows.seconds < by_factor:
             rows.taken(fit.eta, random_order(fit)[:TRIED])
         return rows if rows.seconds < by_factor else None
 

@@ -16,7 +16,7 @@ from onefit.pieces import Interval, Pieces
 
 
 class Loss(Parametrised, ABC):
-    """A convex function of the linear predictor, one value a row.
+    """A function of the linear predictor, convex unless it says otherwise, one value a row.
 
     Concrete losses are frozen dataclasses whose fields are kept as they were given.  ``get_params`` and
     ``set_params`` follow scikit-learn, so that ``clone`` and ``loss__delta`` work.
@@ -56,6 +56,11 @@ class Loss(Parametrised, ABC):
 
     of_two_classes: bool = False  # whether y is in {0, 1} and the sign of η decides
     ignores_shifts: bool = False  # whether a constant added to all outputs of a row changes nothing
+
+    @property
+    def is_convex(self) -> bool:
+        """Whether a minimum is the only one, as all but some Tweedie families say."""
+        return True
 
     @property
     @abstractmethod

@@ -281,6 +281,10 @@ class Tweedie(Loss):
                 "take 0 (normal), 1 (Poisson), 2 (gamma), 3 (inverse Gaussian) or any between 1 and 2"
             )
 
+    @property
+    def is_convex(self) -> bool:
+        return 1 <= self.power <= 2 if self.link == "log" else self.power in (0, 1)
+
     def mean(self, eta: Array) -> Array:
         """Return the mean response μ, of the shape of ``eta``."""
         return self._term(1.0, eta, 1.0)

@@ -257,6 +257,11 @@ def notes_on(left_out: LeftOut, lone: Index) -> tuple[str, ...]:
             f"are off by about {float(np.sqrt(np.mean(left_out.doubt**2))):.2g} each; ask for exact=True "
             "if each matters"
         )
+    if not left_out.fit.problem.loss.is_convex:
+        notes.append(
+            "the loss is not convex: a row may leave a lower minimum elsewhere, where a refit from another "
+            "start ends; values are those of the minimum beside the fit"
+        )
     if left_out.several.size:
         notes.append(
             f"several optima without {left_out.several.size} of the rows, as intercept or coefficients are "

@@ -53,6 +53,18 @@ def test_products(store, dense):
     assert type(_linalg.times(X, coef)) is np.ndarray
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_products_in_single_precision_are_rounded_and_no_more(dense, order):
+    X = np.array(dense, order=order)
+    rows = design.RowsInSingle.of(X)
+    for made, exact, side in ((rows.times, X, 1), (rows.transposed_times, X.T, 0)):
+        other = np.random.default_rng(1).normal(size=(X.shape[side], 3))
+        for given in (other, np.asfortranarray(other)):
+            found = made(given)
+            assert found.dtype == np.float64
+            np.testing.assert_allclose(found, exact @ given, atol=1e-5 * np.abs(X).max())
+
+
 @pytest.mark.usefixtures("block_size")
 def test_means_and_norms(store, dense, d):
     X = store(dense)

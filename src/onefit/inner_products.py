@@ -10,6 +10,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._linalg import Covariance, RowSpan, row_span
+from onefit._linalg.design import RowsInSingle
 from onefit._typing import Array, Design
 
 
@@ -51,6 +52,11 @@ class InnerProducts:
         return self.about_mean.astype(np.float32)
 
     @cached_property
+    def rows_in_single(self) -> RowsInSingle | None:
+        """Those of X for rough products, where it is dense."""
+        return RowsInSingle.of(self.X)
+
+    @cached_property
     def span(self) -> RowSpan:
         """The rows in coordinates of their span."""
         return row_span(self.X)
@@ -78,5 +84,5 @@ class InnerProducts:
 
     def forget(self) -> None:
         """Drop what only paths need, which is as large as X."""
-        for name in ("covariance", "about_zero"):
+        for name in ("covariance", "about_zero", "rows_in_single"):
             self.__dict__.pop(name, None)

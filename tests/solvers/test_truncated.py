@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,6 +12,7 @@ from onefit import _linalg, cost
 from onefit.curvature import CoupledProducts, Direction, factor
 from onefit.curvature.row_products import SharedColumns
 from onefit.fit import Fit
+from onefit.inner_products import InnerProducts
 from onefit.losses import Logistic, Multinomial, Poisson
 from onefit.penalties import L1, L2
 from onefit.problem import Problem
@@ -43,6 +46,41 @@ def test_it_ends_at_the_optimum(name, store, fit_intercept):
     optimum = newton.solve(Fit.at_start(problem)).fit
     np.testing.assert_allclose(found.eta - found.eta.mean(), optimum.eta - optimum.eta.mean(), atol=1e-8)
     assert found.objective == pytest.approx(optimum.objective, rel=1e-13)
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("far", [0.0, 300.0])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_rough_products_in_single_precision_lead_to_the_same_optimum(monkeypatch, unit, far, order):
+    problem = _problem("multinomial", 1.0)
+    X = np.array(problem.X, order=order)
+    X[:, 0] *= unit
+    X[:, 1] += far
+    whole = replace(problem, X=X, inner=InnerProducts(X))
+    took = []
+    times = CoupledProducts.times
+    monkeypatch.setattr(CoupledProducts, "times", lambda K, v: took.append(K.rows is not None) or times(K, v))
+    start = Fit.at_start(whole)
+    found = truncated.approach(start, truncated.by_diagonal(start)).fit
+    optimum = newton.solve(Fit.at_start(replace(whole, inner=None))).fit
+    assert sum(took) > 10
+    assert found.objective == pytest.approx(optimum.objective, rel=1e-12)
+    np.testing.assert_allclose(
+        found.eta - found.eta.mean(axis=1)[:, None],
+        optimum.eta - optimum.eta.mean(axis=1)[:, None],
+        atol=1e-5,  # as far as double precision leads where columns are far from zero
+    )
+
+
+def test_only_dense_columns_of_usual_size_are_held_in_single_precision():
+    X = _problem("multinomial", 1.0).X
+    assert InnerProducts(sp.csr_array(X)).rows_in_single is None
+    assert InnerProducts(_linalg.RowGram(X @ X.T)).rows_in_single is None
+    assert InnerProducts(1e37 * X).rows_in_single is None
+    inner = InnerProducts(X)
+    assert inner.rows_in_single is inner.rows_in_single
+    inner.forget()
+    assert "rows_in_single" not in vars(inner)
 
 
 def test_in_the_coordinates_of_a_gram_matrix():

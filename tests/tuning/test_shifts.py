@@ -81,7 +81,7 @@ def test_a_risk_without_bound_says_nothing_of_others():
 @pytest.mark.parametrize("selection", ["min", "bagged_se"])
 @pytest.mark.parametrize(("slope", "most"), [(0.0, 3), (0.002, 4), (0.2, 9)])
 def test_strengths_that_shift_alike_need_not_all_be_judged(monkeypatch, selection, slope, most):
-    """Of nine that can hardly be told apart, where steps miss much and ``slope`` more from one to the next."""
+    """Of nine that can hardly be told apart, where steps miss much and ``slope`` more at each next one."""
     strengths = np.geomspace(10.0, 1.0, 9)
     bowl = 0.5 + 0.002 * (np.arange(9) - 4) ** 2
     losses = LOSSES[:, None] + bowl + 0.02 * RNG.normal(size=(N, 9))

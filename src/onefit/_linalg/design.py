@@ -15,10 +15,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 
-from onefit._linalg.blas import add_gram, centred_gram, centred_kernel, product
+from onefit._linalg.blas import add_gram, centred_gram, centred_kernel, few_times, product
 from onefit._typing import Array, Index, Mask
 
 BLOCK_SIZE = 2**20  # numbers in a block of rows: 8 MiB
+LARGEST_IN_SINGLE = 1e30  # entries of which sums over many rows are finite in single precision, too
 OF_ROWS = 2**18  # of rows that are scaled, centred or turned as they pass: what a cache holds
 
 
@@ -258,6 +259,29 @@ class Columns(Design):
 
     def sum_of_rows(self, weights: Array) -> Array:
         return self.transposed_times(weights)
+
+
+@dataclass(frozen=True, eq=False)
+class RowsInSingle:
+    """Rough products of a dense X with arrays in double: less than half as much is fetched."""
+
+    X: Array
+
+    @classmethod
+    def of(cls, X: Design) -> RowsInSingle | None:
+        """Where X is dense, and no entry is too large."""
+        rows = X.X if isinstance(X, Columns) else X
+        if not isinstance(rows, np.ndarray) or np.abs(rows).max(initial=0.0) > LARGEST_IN_SINGLE:
+            return None
+        return cls(rows.astype(np.float32))
+
+    def times(self, coef: Array) -> Array:
+        """X @ coef."""
+        return np.asarray(few_times(coef.astype(np.float32), self.X.T), dtype=np.float64)
+
+    def transposed_times(self, rows: Array) -> Array:
+        """Xᵀ @ rows."""
+        return np.asarray(few_times(rows.astype(np.float32), self.X), dtype=np.float64)
 
 
 def dense(A: Any) -> Array:

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from onefit import _linalg
-from onefit._linalg.design import Columns
+from onefit._linalg.design import Columns, RowsInSingle
 from onefit._typing import Array
 from onefit.curvature.base import Direction, total_curvature
 from onefit.exceptions import SolverError
@@ -323,9 +323,12 @@ class CoupledProducts:
     ----------
     fit : Fit
         With a ridge on all columns.
+    rows : RowsInSingle or None
+        By which X is multiplied roughly.
     """
 
     fit: Fit
+    rows: RowsInSingle | None = None
 
     def times(self, along: Direction) -> Direction:
         """K times a direction."""
@@ -338,8 +341,8 @@ class CoupledProducts:
         return Direction(coef, level)
 
     @cached_property
-    def _design(self) -> Columns:
-        return _linalg.as_columns(self.fit.problem.X)
+    def _design(self) -> Columns | RowsInSingle:
+        return self.rows or _linalg.as_columns(self.fit.problem.X)
 
 
 def _in_single(*parts: Array) -> list[Array]:

@@ -34,6 +34,7 @@ from onefit.curvature import (
     has_average,
     share_of_average,
 )
+from onefit.curvature.products import SINGLE
 from onefit.fit import Fit
 from onefit.penalties import Coordinates
 from onefit.solvers.line_search import falls_along
@@ -312,7 +313,7 @@ def _conjugate(
     fit: Fit, gradient: Direction, roughly: Direction, solve: Solve, loosely: float, most: float
 ) -> tuple[Direction, int]:
     """Minus K⁻¹ gradient, to an error of ``loosely`` in the norm of the preconditioner; and the products."""
-    problem, times = fit.problem, Counted(_products(fit))
+    problem, times = fit.problem, Counted(_products(fit, roughly=loosely >= SINGLE))
     is_plain = _linalg.has_columns(problem.X)
     found, _ = conjugate_gradients_of_one(
         times,
@@ -326,10 +327,12 @@ def _conjugate(
     return Direction(-found.coef, -found.intercept), times.count
 
 
-def _products(fit: Fit) -> Solve:
+def _products(fit: Fit, *, roughly: bool) -> Solve:
     """K times a direction."""
     if has_average(fit):
-        return CoupledProducts(fit).times
+        inner = fit.problem.known_inner
+        rows = inner.rows_in_single if roughly and inner is not None else None
+        return CoupledProducts(fit, rows).times
     is_plain = _linalg.has_columns(fit.problem.X) and fit.coef.ndim == 1
     if is_plain and isinstance(fit.tangent, Coordinates):
         return Products(fit, fit.hessian, np.array(1.0)).times

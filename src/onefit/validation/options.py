@@ -178,10 +178,11 @@ def check_bounds(given: Any, *, positive: Any, p: int) -> tuple[Array, Array] | 
     check_flag("positive", positive)
     if given is None and not positive:
         return None
-    if given is not None and not (isinstance(given, tuple | list | np.ndarray) and len(given) == 2):
+    pair: Any = (None, None) if given is None else given
+    if not (isinstance(pair, tuple | list) or (isinstance(pair, np.ndarray) and pair.ndim)) or len(pair) != 2:
         raise ValueError(f"bounds must be (lower, upper), two numbers or two arrays, got {given!r}")
     ends = []
-    for name, end, none in zip(("lower", "upper"), given or (None, None), (-np.inf, np.inf), strict=True):
+    for name, end, none in zip(("lower", "upper"), pair, (-np.inf, np.inf), strict=True):
         try:
             values = np.asarray(none if end is None else end, dtype=np.float64)
         except (TypeError, ValueError):

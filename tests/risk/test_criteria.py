@@ -8,13 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
 
 import onefit
 from onefit.readers import read
 from onefit.risk.criteria import first_order_change
 from onefit.risk.permutation import draw_permutations
 from onefit.solvers.solve import solve
+from onefit.sources import ArraySource
 
 
 def _data(n=60, p=6, seed=0):
@@ -87,6 +90,37 @@ def test_it_underestimates_overfitting():
     model = Ridge(0.1).fit(X, y)
     jackknife = onefit.evaluate(model, X, y, onefit.risk.InfluenceFunction())
     assert jackknife.training < jackknife.value < onefit.loo(model, X, y).value
+
+
+@pytest.mark.parametrize(
+    "risk",
+    [
+        onefit.risk.GCV(),
+        onefit.risk.SURE(),
+        onefit.risk.ALO(),
+        onefit.risk.LinearizedALO(),
+        onefit.risk.InfluenceFunction(),
+        onefit.risk.Permutation(2, random_state=0),
+        onefit.risk.LeaveOneOut(),
+    ],
+    ids=lambda risk: type(risk).__name__,
+)
+def test_steps_that_learn_from_y_are_warned_of(risk):
+    """A selection of 4 among 100 columns of noise: the risk looks half of what it is."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 100)), rng.normal(size=40)
+    model = make_pipeline(SelectKBest(f_regression, k=4), Ridge()).fit(X, y)
+    with pytest.warns(onefit.UnreliableWarning, match=r"learn from y \(selectkbest\)"):
+        onefit.evaluate(model, X, y, risk)
+
+
+def test_of_a_source_leave_one_out_is_known():
+    X, y = _data()
+    model = Ridge(0.1).fit(X, y)
+    found = onefit.evaluate(model, ArraySource(X, y), None, onefit.risk.LeaveOneOut())
+    assert found.value == pytest.approx(onefit.loo(model, X, y).value, rel=1e-9)
+    with pytest.raises(ValueError, match=r"KFold needs all rows at once, .* LeaveOneOut\(\) alone"):
+        onefit.evaluate(model, ArraySource(X, y), None, onefit.risk.KFold(5))
 
 
 def test_what_has_no_criterion():

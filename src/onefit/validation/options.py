@@ -127,12 +127,12 @@ def check_flag(name: str, given: Any) -> None:
         raise ValueError(f"{name} must be True or False, got {given!r}")
 
 
-def check_rng(rng: Any) -> np.random.Generator:
+def check_rng(rng: Any, name: str = "rng") -> np.random.Generator:
     """Return a generator from a seed, or from None."""
     if not (rng is None or isinstance(rng, int | np.integer | np.random.Generator)) or isinstance(rng, bool):
-        raise TypeError(f"rng must be None, a whole number or a numpy Generator, got {rng!r}")
+        raise TypeError(f"{name} must be None, a whole number or a numpy Generator, got {rng!r}")
     if isinstance(rng, int | np.integer) and rng < 0:
-        raise ValueError(f"rng must be a whole number from 0 on, got {rng}")
+        raise ValueError(f"{name} must be a whole number from 0 on, got {rng}")
     return np.random.default_rng(rng)
 
 

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.feature_selection import SelectKBest, f_regression
-from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import (
+    ElasticNet,
+    Lasso,
+    LinearRegression,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+)
 from sklearn.pipeline import make_pipeline
 
 import onefit
@@ -123,6 +130,31 @@ def test_of_a_source_leave_one_out_is_known():
         onefit.evaluate(model, ArraySource(X, y), None, onefit.risk.KFold(5))
 
 
+@pytest.mark.parametrize("n_classes", [3, 8])
+def test_gcv_of_classes_is_by_all_their_free_outputs(n_classes):
+    """The trace of D H over n (c − 1), which it does not exceed without a penalty."""
+    X, y = _data(n=80, p=10)
+    y = np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes))
+    model = LogisticRegression(C=3.0, tol=1e-9, max_iter=10_000).fit(X, y)
+    gcv = onefit.evaluate(model, X, y, onefit.risk.GCV())
+    P, Z, C = model.predict_proba(X), np.column_stack([X, np.ones(80)]), np.diag([*np.full(10, 1 / 3), 0.0])
+    D = np.einsum("na,ab->nab", P, np.eye(n_classes)) - np.einsum("na,nb->nab", P, P)
+    G = np.einsum("ni,nab,nj->aibj", Z, D, Z).reshape(11 * n_classes, -1)
+    df = np.trace(np.linalg.pinv(G + np.kron(np.eye(n_classes), C)) @ G)
+    assert gcv.effective_df == pytest.approx(df, rel=1e-6)
+    assert gcv.value == pytest.approx(gcv.training / (1 - df / (80 * (n_classes - 1))) ** 2, rel=1e-6)
+    assert gcv.training < gcv.value < 2.0 * onefit.loo(model, X, y).value
+
+
+def test_gcv_of_targets_is_by_their_mean():
+    X, _ = _data(n=30)
+    Y = X @ np.random.default_rng(3).normal(size=(6, 4)) + np.random.default_rng(4).normal(size=(30, 4))
+    both = onefit.evaluate(Ridge(2.0).fit(X, Y), X, Y, onefit.risk.GCV())
+    each = [onefit.evaluate(Ridge(2.0).fit(X, y), X, y, onefit.risk.GCV()) for y in Y.T]
+    assert both.effective_df == pytest.approx(each[0].effective_df)
+    assert both.value == pytest.approx(np.mean([one.value for one in each]))
+
+
 def test_what_has_no_criterion():
     X, y = _data()
     labels = (y > 0).astype(int)
@@ -200,10 +232,36 @@ def test_degrees_of_freedom_are_those_of_the_fit(alpha):
     X = rng.normal(size=(12, 4))
     y = X @ rng.normal(size=4) + rng.normal(size=12)
     scaled, plain = ElasticNet(alpha, l1_ratio=0.0, tol=1e-12, max_iter=100_000), Ridge(12 * alpha)
-    for criterion in (onefit.risk.GCV(), onefit.risk.SURE()):
+    for criterion in (onefit.risk.GCV(), onefit.risk.SURE(), onefit.risk.LeaveOneOut()):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of coordinate descent without an ℓ1 part
             found = onefit.evaluate(scaled.fit(X, y), X, y, criterion)
         expected = onefit.evaluate(plain.fit(X, y), X, y, criterion)
         assert found.effective_df == pytest.approx(expected.effective_df, rel=1e-6)
-        assert found.value == pytest.approx(expected.value, rel=1e-6)
+        if criterion != onefit.risk.LeaveOneOut():  # whose refits do have less of the penalty
+            assert found.value == pytest.approx(expected.value, rel=1e-6)
+
+
+@pytest.mark.parametrize("repeat", [False, True], ids=["", "repeated"])
+def test_degrees_of_freedom_are_the_trace_of_the_hat_matrix(repeat):
+    """Of means over weighted rows, which are those over as many rows without weights."""
+    rng = np.random.default_rng(0)
+    X, counts = rng.normal(size=(12, 4)), rng.integers(1, 4, size=12)
+    y = rng.poisson(3, 12).astype(float)
+    model = PoissonRegressor(alpha=1.0, tol=1e-11, max_iter=100_000).fit(X, y, counts)
+    Z, D = np.column_stack([np.ones(12), X]), counts * model.predict(X)
+    G = Z.T @ (D[:, None] * Z)
+    K = G + counts.sum() * np.diag([0.0, *np.ones(4)])
+    leverages = D * np.einsum("ni,ni->n", Z, np.linalg.solve(K, Z.T).T)
+    if repeat:
+        X, y, given = np.repeat(X, counts, axis=0), np.repeat(y, counts), None
+        leverages = np.repeat(leverages / counts, counts)
+    else:
+        given = counts.astype(float)
+    est = onefit.loo(model, X, y, given)
+    np.testing.assert_allclose(est.leverages, leverages, rtol=1e-6)
+    for found in (est, onefit.loo(model, X, y, given, groups=np.arange(len(y)) // 2)):
+        assert found.effective_df == pytest.approx(leverages.sum(), rel=1e-6)
+    assert est.influence().leverages == pytest.approx(leverages, rel=1e-6)
+    gcv = onefit.evaluate(model, X, y, onefit.risk.GCV(), given)
+    assert gcv.effective_df == pytest.approx(leverages.sum(), rel=1e-6)

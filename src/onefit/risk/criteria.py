@@ -6,7 +6,7 @@ They are here for comparison: all they need is a by-product of leave-one-out.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -16,9 +16,9 @@ from onefit._typing import Array
 from onefit.curvature import factor
 from onefit.fit import Fit
 from onefit.leave_out.result import LeftOut
-from onefit.leave_out.step import leverages_of
 from onefit.metrics import LinearMetric
 from onefit.risk.dual_route import left_out_by_dual
+from onefit.risk.leverages import largest_leverage, with_own_leverages
 from onefit.risk.means import mean_and_error
 
 
@@ -71,7 +71,7 @@ class InSample(ABC):
             Where the criterion is not for this fit, as its class says.
         """
         weights = np.ones(len(left_out.fit.eta)) if weights is None else weights
-        left_out = _with_own_leverages(left_out)
+        left_out = with_own_leverages(left_out)
         training = mean_and_error(response.losses(target, left_out.fit.eta), weights)[0]
         value = self._value(left_out, response, target, weights, training)
         return Criterion(self._name, value, training, left_out.effective_df)
@@ -81,14 +81,6 @@ class InSample(ABC):
         self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array, training: float
     ) -> float:
         """The risk, where ``training`` is the mean loss of the training rows."""
-
-
-def _with_own_leverages(left_out: LeftOut) -> LeftOut:
-    """With leverages d_i h_i by the fit's own K: refits may have less of the penalty, and so theirs has."""
-    fit = left_out.fit
-    if not fit.tangent.is_curved or fit.problem.usual_shrink == 1.0 or fit.problem.loss.has_kinks:
-        return left_out
-    return replace(left_out, leverages=leverages_of(fit, factor(fit).quadratic_forms()))
 
 
 class _OfRows(InSample):
@@ -108,8 +100,14 @@ class _OfRows(InSample):
 class GCV(InSample):
     """Generalised cross-validation: training loss / (1 − df/n)² (Golub, Heath and Wahba 1979).
 
-    For other losses than the squared one the same with the deviance (Wood 2008).  Infinite where the fit
-    has as many degrees of freedom as rows.
+    For other losses than the squared one the same with the deviance (Wood 2008).  df/n is the mean leverage
+    as a share of the largest that there can be.  That is 1, for several targets too, whose df is the mean
+    over them; c classes have c − 1 free outputs, over which df is summed, and it is df/(n (c − 1)).  Infinite
+    where the fit has as many degrees of freedom as that allows.
+
+    One mean stands for the leverages of all rows and the losses of all outputs, which is cruder than a step
+    for each row: of classes above all, where loss and leverage differ most, ``ALO()`` and ``onefit.loo`` are
+    closer to refits.
 
     Examples
     --------
@@ -128,7 +126,7 @@ class GCV(InSample):
     def _value(
         self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array, training: float
     ) -> float:
-        kept = 1.0 - left_out.effective_df / np.count_nonzero(weights)
+        kept = 1.0 - left_out.effective_df / (np.count_nonzero(weights) * largest_leverage(left_out))
         return float(training / kept**2) if kept > 0 else np.inf
 
 

@@ -47,7 +47,7 @@ class RiskEstimate(LeftOutLosses):
     fitted : (n,) or (n, c) array
         Linear predictors with all rows in.
     leverages : (n,) array
-        d_i h_i; the trace of D_i H_i for several classes, the mean over several independent outputs.
+        d_i h_i of the fit; the trace of D_i H_i for several classes, the mean over independent outputs.
     effective_df : float
         Their sum, the effective degrees of freedom.
     y : array

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.linear_model import (
     ElasticNet,
@@ -15,11 +16,14 @@ from sklearn.linear_model import (
     LinearRegression,
     LogisticRegression,
     PoissonRegressor,
+    QuantileRegressor,
     Ridge,
 )
 from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVR, LinearSVC
 
 import onefit
+from onefit.penalties import L2
 from onefit.readers import read
 from onefit.risk.criteria import first_order_change
 from onefit.risk.permutation import draw_permutations
@@ -90,6 +94,44 @@ def test_the_influence_function_is_the_derivative_in_the_weight(n_classes):
             weights[i] += step
             moved.append(solve(replace(fit, problem=replace(fit.problem, weights=weights))).fit.eta[i])
         np.testing.assert_allclose(-(moved[1] - moved[0]) / 2e-4, change[i], rtol=1e-5, atol=1e-8)
+
+
+WITH_KINKS = {
+    "median": QuantileRegressor(alpha=0.01),
+    "absolute": onefit.GeneralizedLinear("absolute", L2(1.0)),
+    "ε-insensitive": SVR(kernel="linear", epsilon=0.3, tol=1e-8),
+    "hinge": LinearSVC(loss="hinge", tol=1e-8, max_iter=1_000_000),
+}
+
+
+@pytest.mark.parametrize("name", WITH_KINKS)
+def test_the_influence_function_of_rows_on_a_kink_is_none(name):
+    X, y = _data()
+    y = y > 0 if name == "hinge" else y
+    model = clone(WITH_KINKS[name]).fit(X, y)
+    fit = solve(read(model, X, y).fit).fit
+    change = first_order_change(fit)
+    assert fit.pinned.any()
+    assert not change[fit.pinned].any()
+    for i in (*np.flatnonzero(fit.pinned)[:2], *np.flatnonzero(~fit.pinned & (fit.gradient != 0))[:3]):
+        weights = fit.problem.weights.copy()
+        weights[i] -= 1e-5
+        moved = solve(replace(fit, problem=replace(fit.problem, weights=weights))).fit.eta[i]
+        np.testing.assert_allclose((moved - fit.eta[i]) / 1e-5, change[i], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", WITH_KINKS)
+@pytest.mark.parametrize(
+    "risk",
+    [onefit.risk.ALO(), onefit.risk.LinearizedALO(), onefit.risk.InfluenceFunction()],
+    ids=lambda risk: type(risk).__name__,
+)
+def test_one_step_of_a_loss_with_kinks_is_warned_of(name, risk):
+    X, y = _data()
+    y = y > 0 if name == "hinge" else y
+    model = clone(WITH_KINKS[name]).fit(X, y)
+    with pytest.warns(onefit.UnreliableWarning, match=r"has kinks: take onefit\.loo, or LeaveOneOut"):
+        assert np.isfinite(onefit.evaluate(model, X, y, risk).value)
 
 
 def test_it_underestimates_overfitting():

@@ -5,6 +5,7 @@ They are here for comparison: all they need is a by-product of leave-one-out.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -14,6 +15,7 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.curvature import factor
+from onefit.exceptions import UnreliableWarning
 from onefit.fit import Fit
 from onefit.leave_out.result import LeftOut
 from onefit.metrics import LinearMetric
@@ -84,7 +86,26 @@ class InSample(ABC):
 
 
 class _OfRows(InSample):
-    """The mean of a loss of each row."""
+    """The mean of a loss of each row after one step.
+
+    A loss with kinks has no step that leads near its refits: a row on a kink moves by what its own slope says
+    of a parabola that is not there (Wang et al. 2018, Theorem 4.1), and where nothing is curved none moves.
+    """
+
+    def of(
+        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
+    ) -> Criterion:
+        found = super().of(left_out, response, target, weights)
+        loss = left_out.fit.problem.loss
+        if loss.has_kinks:
+            warnings.warn(
+                f"{self._name} takes one step from the fit, which may be far from any refit, since the loss "
+                f"{type(loss).__name__} has kinks: take onefit.loo, or LeaveOneOut(), which look where each "
+                "row ends",
+                UnreliableWarning,
+                stacklevel=3,
+            )
+        return found
 
     def _value(
         self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array, training: float
@@ -181,7 +202,9 @@ class ALO(_OfRows):
     """Approximate leave-one-out: one Newton step for each row, and nothing more.
 
     η_i + h_i g_i / (1 − d_i h_i) (Rad and Maleki 2020; Wang et al. 2018, eq. 17; Beirami et al. 2017,
-    Theorem 1), for comparison with papers.  ``onefit.loo`` starts from it, and checks every row.
+    Theorem 1), for comparison with papers.  ``onefit.loo`` starts from it, and checks every row.  Of losses
+    with kinks, as hinge and pinball, a row on a kink moves by g_i / T_ii (Wang et al. 2018, Theorem 4.1), not
+    at all where nothing else is curved either, and a warning says so.
 
     Parameters
     ----------
@@ -230,7 +253,8 @@ class InfluenceFunction(_OfRows):
     """The infinitesimal jackknife: η_i + h_i g_i in place of η̃_i (Jaeckel 1972; Koh and Liang 2017).
 
     First order in the leverage, where leave-one-out divides by 1 − d_i h_i: it underestimates overfitting.
-    ``LinearizedALO`` is first order in the loss instead: the two differ.
+    Rows on a kink of the loss do not move at first, and a warning says so.  ``LinearizedALO`` is first order
+    in the loss instead: the two differ.
 
     Examples
     --------
@@ -281,5 +305,9 @@ class LinearizedALO(_OfRows):
 
 
 def first_order_change(fit: Fit) -> Array:
-    """h_i g_i, the derivative of a row's own predictor as its weight goes to zero: the shape of ``eta``."""
-    return _linalg.row_times(factor(fit).quadratic_forms(), fit.gradient)
+    """h_i g_i, the derivative of a row's own predictor as its weight is taken off: the shape of ``eta``.
+
+    0 of rows on a kink of the loss, which hold on to it.
+    """
+    forms = factor(fit).quadratic_forms()
+    return _linalg.row_times(np.where(fit.pinned, 0.0, forms) if fit.pinned.any() else forms, fit.gradient)

@@ -147,7 +147,8 @@ class GCV(InSample):
     def _value(
         self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array, training: float
     ) -> float:
-        kept = 1.0 - left_out.effective_df / (np.count_nonzero(weights) * largest_leverage(left_out))
+        most = np.count_nonzero(weights) * largest_leverage(left_out.fit.problem)
+        kept = 1.0 - left_out.effective_df / most
         return float(training / kept**2) if kept > 0 else np.inf
 
 

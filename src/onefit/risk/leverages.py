@@ -14,6 +14,7 @@ from onefit.curvature import factor
 from onefit.leave_out import LeftOut
 from onefit.leave_out.step import leverages_of
 from onefit.losses import CoupledLoss
+from onefit.problem import Problem
 
 TOLD = 1e-4  # share of a leverage that makes no difference
 
@@ -36,7 +37,6 @@ def with_own_leverages(left_out: LeftOut) -> LeftOut:
     return replace(left_out, leverages=leverages_of(fit, factor(fit).quadratic_forms()))
 
 
-def largest_leverage(left_out: LeftOut) -> int:
+def largest_leverage(problem: Problem) -> int:
     """Return what no leverage of a row exceeds: 1, or of coupled outputs the rank of their curvature."""
-    problem = left_out.fit.problem
     return problem.loss.rank(problem.n_outputs) if isinstance(problem.loss, CoupledLoss) else 1

@@ -302,7 +302,8 @@ def test_degrees_of_freedom_are_the_trace_of_the_hat_matrix(repeat):
         given = counts.astype(float)
     est = onefit.loo(model, X, y, given)
     np.testing.assert_allclose(est.leverages, leverages, rtol=1e-6)
-    for found in (est, onefit.loo(model, X, y, given, groups=np.arange(len(y)) // 2)):
+    pairs = onefit.loo(model, X, y, given, groups=np.arange(len(y)) // 2)
+    for found in (est, pairs, onefit.loo(model, ArraySource(X, y, given))):
         assert found.effective_df == pytest.approx(leverages.sum(), rel=1e-6)
     assert est.influence().leverages == pytest.approx(leverages, rel=1e-6)
     gcv = onefit.evaluate(model, X, y, onefit.risk.GCV(), given)

@@ -13,6 +13,7 @@ from sklearn.svm import LinearSVC
 
 import onefit
 from onefit import ElasticNetLOO, GeneralizedLinearLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO, losses
+from onefit.sources import ArraySource
 
 N = 24
 RNG = np.random.default_rng(0)
@@ -20,6 +21,7 @@ X = RNG.normal(size=(N, 3))
 Y = np.abs(X[:, 0] + RNG.normal(size=N)) + 0.1
 LABELS = np.where(np.median(Y) < Y, "high", "low")
 TABLE = pd.DataFrame(X, columns=list("abc"))
+SOURCE = ArraySource(X, Y)
 DAYS = pd.date_range("2020-01-01", periods=N)
 ESTIMATORS = {
     "ridge": RidgeLOO(alphas=[1.0]),
@@ -100,6 +102,8 @@ SETTINGS = [
     (LassoLOO(penalty_factors="equal"), "penalty_factors must be 3 numbers"),
     (LassoLOO(bounds=(1, -1)), "lower must not be above upper"),
     (LassoLOO(bounds=3), "bounds must be"),
+    (LassoLOO(bounds=np.array(3.0)), "bounds must be"),
+    (LassoLOO(bounds=np.zeros((3, 2))), "bounds must be"),
     (LassoLOO(bounds=("a", 1)), "lower bounds must be numbers"),
     (LassoLOO(bounds=([0, 0], 1)), "one a column"),
     (LassoLOO(positive="yes"), "positive must be True or False"),
@@ -143,8 +147,27 @@ CALLS = [
     (lambda: onefit.loo(LOGISTIC, X, LABELS).score("r2"), "scores numbers"),
     (lambda: onefit.loo(THREE, X, np.arange(N) % 3).score("roc_auc"), "take 'roc_auc_ovr'"),
     (lambda: onefit.loo(RIDGE, X, Y).score("nothing"), "is not known"),
-    (lambda: onefit.loo(RIDGE, X, Y).confidence_interval(2), "coverage must lie between"),
+    (lambda: onefit.loo(RIDGE, X, Y).confidence_interval(2), "coverage must be a number between 0"),
     (lambda: onefit.loo(RIDGE, X, Y).plot(kind="roc"), "probabilities of two classes"),
+    (lambda: onefit.risk.KFold("3"), "n_splits must be a whole number, at least 2, got '3'"),
+    (lambda: onefit.risk.KFold(None), "n_splits must be a whole number"),
+    (lambda: onefit.risk.KFold(2.5), "n_splits must be a whole number"),
+    (lambda: onefit.risk.KFold(shuffle="no"), "shuffle must be True or False"),
+    (lambda: onefit.risk.KFold(random_state="a"), "random_state must be None, a whole number"),
+    (lambda: onefit.risk.MonteCarlo(2.5), "n_splits must be a whole number, at least 1, got 2.5"),
+    (lambda: onefit.risk.MonteCarlo(train_size="most"), "train_size must be a number between 0 and 1"),
+    (lambda: onefit.risk.MonteCarlo(random_state="a"), "random_state must be None, a whole number"),
+    (lambda: onefit.risk.LeaveQOut(2.5), "q must be a whole number, at least 1, got 2.5"),
+    (lambda: onefit.risk.LeaveQOut(2, n_draws="all"), "n_draws must be a whole number"),
+    (lambda: onefit.risk.LeaveQOut(2, random_state=-1), "random_state must be a whole number from 0"),
+    (lambda: onefit.risk.HeldOut(None), "test_size must be a number between 0 and 1"),
+    (lambda: onefit.risk.HeldOut(random_state="a"), "random_state must be None, a whole number"),
+    (lambda: onefit.risk.Permutation("3"), "n_permutations must be a whole number"),
+    (lambda: onefit.risk.Permutation(random_state="a"), "random_state must be None, a whole number"),
+    (lambda: onefit.evaluate(RIDGE, Y, X, onefit.risk.GCV()), "are they swapped"),
+    (lambda: onefit.evaluate(Ridge(), X, Y, onefit.risk.GCV()), "not fitted"),
+    (lambda: onefit.evaluate(RIDGE, SOURCE, None, onefit.risk.GCV()), "GCV needs all rows at once, .* Leave"),
+    (lambda: onefit.evaluate(RIDGE, SOURCE, None, onefit.risk.KFold(4)), "KFold needs all rows at once"),
     (lambda: onefit.compare(RIDGE, LOGISTIC), r"write onefit\.loo\(model, X, y\)"),
     (lambda: onefit.compare(onefit.loo(RIDGE, X, Y)), "at least two models"),
     (lambda: onefit.compare(onefit.loo(RIDGE, X, Y), onefit.loo(LOGISTIC, X, LABELS)), "judged by"),

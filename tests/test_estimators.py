@@ -596,3 +596,14 @@ def test_a_copy_with_a_ridge_takes_its_share():
     _, copied, y = _copied_table(np.asarray)
     coef = ElasticNetLOO(10, l1_ratio=0.5).fit(copied, y).coef_
     assert coef[0] == pytest.approx(-coef[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("storage", [tuple, np.array], ids=["numbers", "arrays"])
+def test_bounds_may_be_an_array(diabetes, storage):
+    X, y = diabetes
+    one, each = (-5.0, 20.0), (np.full(X.shape[1], -5.0), np.full(X.shape[1], 20.0))
+    expected = LassoLOO([0.5], bounds=one).fit(X, y).coef_
+    assert np.ptp(expected) == pytest.approx(25.0)  # both are reached
+    for bounds in (one, each):
+        found = clone(LassoLOO([0.5], bounds=storage(bounds))).fit(X, y)
+        np.testing.assert_allclose(found.coef_, expected, rtol=1e-9, atol=1e-9)

@@ -134,6 +134,13 @@ def test_shapes_follow_the_linear_predictor(loss):
     assert isinstance(loss, CoupledLoss) == bool(c)
 
 
+@pytest.mark.parametrize("loss", COUPLED, ids=repr)
+def test_the_rank_of_the_second_derivatives_of_coupled_losses(loss):
+    y, eta = _case(loss)
+    values = np.linalg.eigvalsh(loss.hessian(y, eta))
+    assert loss.rank(eta.shape[1]) == np.count_nonzero(values > 1e-9 * values.max(), axis=1).max()
+
+
 @pytest.mark.parametrize("loss", CONVEX, ids=repr)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_convex_where_it_is_claimed(loss, seed):

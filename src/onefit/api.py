@@ -25,7 +25,7 @@ from onefit.risk.criteria import GCV, Criterion
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds, is_grouping, numbers_of
 from onefit.risk.judging import estimate, warn_if_unreliable, yardstick
-from onefit.risk.named import InSample, Permutation, Splits
+from onefit.risk.named import InSample, LeaveOneOut, Permutation, Splits
 from onefit.risk.readout import Readout
 from onefit.sources import as_source
 from onefit.tuning.judges import PermutedJudge
@@ -145,13 +145,9 @@ def loo(
     audit = check_audit(audit)
     check_flag("exact", exact)
     check_rng(rng)
-    check_fitted(model)
-    source = as_source(X, y, sample_weight)
+    source = _source_of(model, X, y, sample_weight)
     if source is not None:
         return _in_blocks(model, source, groups=groups, exact=exact, audit=audit, predictions=predictions)
-    check_given(X)
-    check_unnamed(y)
-    check_consistent_length(X, y)
     sample = GivenSample(model, X, y, sample_weight)
     folds = None if groups is None else as_folds(groups, X, y)
     try:
@@ -176,6 +172,17 @@ def loo(
     warn_if_unreliable(result)
     names = columns_of(model) if reading.names is None else reading.names
     return replace(result, labels=labels_of(X, y), columns=names)
+
+
+def _source_of(model: Any, X: Any, y: Any, sample_weight: Any) -> Rows | None:
+    """Check what every risk is asked of; the rows as a source, where they may not be held in memory."""
+    check_fitted(model)
+    source = as_source(X, y, sample_weight)
+    if source is None:
+        check_given(X)
+        check_unnamed(y)
+        check_consistent_length(X, y)
+    return source
 
 
 def _in_blocks(model: Any, source: Rows, **asked: Any) -> Any:
@@ -216,6 +223,21 @@ def evaluate(
     RiskEstimate or Criterion
         The former for what leaves rows out.
 
+    Raises
+    ------
+    UnsupportedModelError, NotFittedToDataError, SolverError
+        As ``loo`` does.
+    TypeError
+        If ``risk`` is none.
+    ValueError
+        If the risk is not for this model, as its class says; or if rows come as a source, of which
+        ``LeaveOneOut()`` alone is known.
+
+    Warns
+    -----
+    NotOptimalWarning, UnreliableWarning
+        As ``loo`` does.
+
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
@@ -228,11 +250,18 @@ def evaluate(
     >>> round(onefit.evaluate(model, X, y, onefit.risk.GCV()).value)
     3007
     """
-    if isinstance(risk, Splits):
-        exact, groups = not risk.approximate, risk.splits(_num_samples(X))
-        return loo(model, X, y, sample_weight, groups=groups, exact=exact, max_error=max_error)
-    if isinstance(risk, type) or not (isinstance(risk, Permutation) or hasattr(risk, "of")):
+    if isinstance(risk, type) or not (isinstance(risk, Splits | Permutation) or hasattr(risk, "of")):
         raise TypeError(f"risk must be one of onefit.risk, such as onefit.risk.KFold(5), got {risk!r}")
+    source = _source_of(model, X, y, sample_weight)
+    if source is not None and not isinstance(risk, LeaveOneOut):
+        raise ValueError(
+            f"{type(risk).__name__} needs all rows at once, and a source is judged by LeaveOneOut() alone: "
+            "take that, or pass arrays in memory"
+        )
+    if isinstance(risk, Splits):
+        exact, groups = not risk.approximate, risk.splits(_num_samples(X)) if source is None else None
+        return loo(model, X, y, sample_weight, groups=groups, exact=exact, max_error=max_error)
+    warn_if_supervised(model, stacklevel=3)
     reading = read(model, X, y, sample_weight)
     with one_thread_if_small(reading.fit.problem.X):
         solution = optimum(reading, type(model).__name__)

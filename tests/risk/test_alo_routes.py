@@ -93,6 +93,16 @@ def test_ridge_is_leave_one_out_by_refits():
     np.testing.assert_allclose(dual, expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("loss", ["squared", "poisson"])
+def test_rows_without_weight_have_no_say(loss):
+    X, y = _data(loss)
+    weights = np.where(np.arange(N) % 7 == 3, 0.0, np.random.default_rng(1).uniform(0.3, 2.0, N))
+    model = onefit.GeneralizedLinear(loss, L1(2.0)).fit(X, y, weights)
+    values, (primal, dual) = _both(model, X, y, weights)
+    np.testing.assert_allclose(dual, primal, rtol=1e-6, atol=1e-8)
+    assert values[1] == pytest.approx(values[0], rel=1e-8)
+
+
 def test_sparse_columns():
     X, y = _data("logistic")
     X[np.abs(X) < 0.5] = 0.0

@@ -8,13 +8,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, LogisticRegression, Ridge
+from sklearn.base import clone
+from sklearn.feature_selection import SelectKBest, f_regression
+from sklearn.linear_model import (
+    ElasticNet,
+    Lasso,
+    LinearRegression,
+    LogisticRegression,
+    PoissonRegressor,
+    QuantileRegressor,
+    Ridge,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVR, LinearSVC
 
 import onefit
+from onefit.penalties import L2
 from onefit.readers import read
 from onefit.risk.criteria import first_order_change
 from onefit.risk.permutation import draw_permutations
 from onefit.solvers.solve import solve
+from onefit.sources import ArraySource
 
 
 def _data(n=60, p=6, seed=0):
@@ -82,11 +96,105 @@ def test_the_influence_function_is_the_derivative_in_the_weight(n_classes):
         np.testing.assert_allclose(-(moved[1] - moved[0]) / 2e-4, change[i], rtol=1e-5, atol=1e-8)
 
 
+WITH_KINKS = {
+    "median": QuantileRegressor(alpha=0.01),
+    "absolute": onefit.GeneralizedLinear("absolute", L2(1.0)),
+    "ε-insensitive": SVR(kernel="linear", epsilon=0.3, tol=1e-8),
+    "hinge": LinearSVC(loss="hinge", tol=1e-8, max_iter=1_000_000),
+}
+
+
+@pytest.mark.parametrize("name", WITH_KINKS)
+def test_the_influence_function_of_rows_on_a_kink_is_none(name):
+    X, y = _data()
+    y = y > 0 if name == "hinge" else y
+    model = clone(WITH_KINKS[name]).fit(X, y)
+    fit = solve(read(model, X, y).fit).fit
+    change = first_order_change(fit)
+    assert fit.pinned.any()
+    assert not change[fit.pinned].any()
+    for i in (*np.flatnonzero(fit.pinned)[:2], *np.flatnonzero(~fit.pinned & (fit.gradient != 0))[:3]):
+        weights = fit.problem.weights.copy()
+        weights[i] -= 1e-5
+        moved = solve(replace(fit, problem=replace(fit.problem, weights=weights))).fit.eta[i]
+        np.testing.assert_allclose((moved - fit.eta[i]) / 1e-5, change[i], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", WITH_KINKS)
+@pytest.mark.parametrize(
+    "risk",
+    [onefit.risk.ALO(), onefit.risk.LinearizedALO(), onefit.risk.InfluenceFunction()],
+    ids=lambda risk: type(risk).__name__,
+)
+def test_one_step_of_a_loss_with_kinks_is_warned_of(name, risk):
+    X, y = _data()
+    y = y > 0 if name == "hinge" else y
+    model = clone(WITH_KINKS[name]).fit(X, y)
+    with pytest.warns(onefit.UnreliableWarning, match=r"has kinks: take onefit\.loo, or LeaveOneOut"):
+        assert np.isfinite(onefit.evaluate(model, X, y, risk).value)
+
+
 def test_it_underestimates_overfitting():
     X, y = _data(n=40, p=15)
     model = Ridge(0.1).fit(X, y)
     jackknife = onefit.evaluate(model, X, y, onefit.risk.InfluenceFunction())
     assert jackknife.training < jackknife.value < onefit.loo(model, X, y).value
+
+
+@pytest.mark.parametrize(
+    "risk",
+    [
+        onefit.risk.GCV(),
+        onefit.risk.SURE(),
+        onefit.risk.ALO(),
+        onefit.risk.LinearizedALO(),
+        onefit.risk.InfluenceFunction(),
+        onefit.risk.Permutation(2, random_state=0),
+        onefit.risk.LeaveOneOut(),
+    ],
+    ids=lambda risk: type(risk).__name__,
+)
+def test_steps_that_learn_from_y_are_warned_of(risk):
+    """A selection of 4 among 100 columns of noise: the risk looks half of what it is."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 100)), rng.normal(size=40)
+    model = make_pipeline(SelectKBest(f_regression, k=4), Ridge()).fit(X, y)
+    with pytest.warns(onefit.UnreliableWarning, match=r"learn from y \(selectkbest\)"):
+        onefit.evaluate(model, X, y, risk)
+
+
+def test_of_a_source_leave_one_out_is_known():
+    X, y = _data()
+    model = Ridge(0.1).fit(X, y)
+    found = onefit.evaluate(model, ArraySource(X, y), None, onefit.risk.LeaveOneOut())
+    assert found.value == pytest.approx(onefit.loo(model, X, y).value, rel=1e-9)
+    with pytest.raises(ValueError, match=r"KFold needs all rows at once, .* LeaveOneOut\(\) alone"):
+        onefit.evaluate(model, ArraySource(X, y), None, onefit.risk.KFold(5))
+
+
+@pytest.mark.parametrize("n_classes", [3, 8])
+def test_gcv_of_classes_is_by_all_their_free_outputs(n_classes):
+    """The trace of D H over n (c − 1), which it does not exceed without a penalty."""
+    X, y = _data(n=80, p=10)
+    y = np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes))
+    model = LogisticRegression(C=3.0, tol=1e-9, max_iter=10_000).fit(X, y)
+    gcv = onefit.evaluate(model, X, y, onefit.risk.GCV())
+    P, Z, C = model.predict_proba(X), np.column_stack([X, np.ones(80)]), np.diag([*np.full(10, 1 / 3), 0.0])
+    D = np.einsum("na,ab->nab", P, np.eye(n_classes)) - np.einsum("na,nb->nab", P, P)
+    G = np.einsum("ni,nab,nj->aibj", Z, D, Z).reshape(11 * n_classes, -1)
+    df = np.trace(np.linalg.pinv(G + np.kron(np.eye(n_classes), C)) @ G)
+    assert gcv.effective_df == pytest.approx(df, rel=1e-6)
+    assert gcv.value == pytest.approx(gcv.training / (1 - df / (80 * (n_classes - 1))) ** 2, rel=1e-6)
+    assert gcv.training < gcv.value < 2.0 * onefit.loo(model, X, y).value
+
+
+def test_gcv_of_targets_is_by_their_mean():
+    X, _ = _data(n=30)
+    Y = X @ np.random.default_rng(3).normal(size=(6, 4)) + np.random.default_rng(4).normal(size=(30, 4))
+    both = onefit.evaluate(Ridge(2.0).fit(X, Y), X, Y, onefit.risk.GCV())
+    each = [onefit.evaluate(Ridge(2.0).fit(X, y), X, y, onefit.risk.GCV()) for y in Y.T]
+    assert both.effective_df == pytest.approx(each[0].effective_df)
+    assert both.value == pytest.approx(np.mean([one.value for one in each]))
 
 
 def test_what_has_no_criterion():
@@ -166,10 +274,37 @@ def test_degrees_of_freedom_are_those_of_the_fit(alpha):
     X = rng.normal(size=(12, 4))
     y = X @ rng.normal(size=4) + rng.normal(size=12)
     scaled, plain = ElasticNet(alpha, l1_ratio=0.0, tol=1e-12, max_iter=100_000), Ridge(12 * alpha)
-    for criterion in (onefit.risk.GCV(), onefit.risk.SURE()):
+    for criterion in (onefit.risk.GCV(), onefit.risk.SURE(), onefit.risk.LeaveOneOut()):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of coordinate descent without an ℓ1 part
             found = onefit.evaluate(scaled.fit(X, y), X, y, criterion)
         expected = onefit.evaluate(plain.fit(X, y), X, y, criterion)
         assert found.effective_df == pytest.approx(expected.effective_df, rel=1e-6)
-        assert found.value == pytest.approx(expected.value, rel=1e-6)
+        if criterion != onefit.risk.LeaveOneOut():  # whose refits do have less of the penalty
+            assert found.value == pytest.approx(expected.value, rel=1e-6)
+
+
+@pytest.mark.parametrize("repeat", [False, True], ids=["", "repeated"])
+def test_degrees_of_freedom_are_the_trace_of_the_hat_matrix(repeat):
+    """Of means over weighted rows, which are those over as many rows without weights."""
+    rng = np.random.default_rng(0)
+    X, counts = rng.normal(size=(12, 4)), rng.integers(1, 4, size=12)
+    y = rng.poisson(3, 12).astype(float)
+    model = PoissonRegressor(alpha=1.0, tol=1e-11, max_iter=100_000).fit(X, y, counts)
+    Z, D = np.column_stack([np.ones(12), X]), counts * model.predict(X)
+    G = Z.T @ (D[:, None] * Z)
+    K = G + counts.sum() * np.diag([0.0, *np.ones(4)])
+    leverages = D * np.einsum("ni,ni->n", Z, np.linalg.solve(K, Z.T).T)
+    if repeat:
+        X, y, given = np.repeat(X, counts, axis=0), np.repeat(y, counts), None
+        leverages = np.repeat(leverages / counts, counts)
+    else:
+        given = counts.astype(float)
+    est = onefit.loo(model, X, y, given)
+    np.testing.assert_allclose(est.leverages, leverages, rtol=1e-6)
+    pairs = onefit.loo(model, X, y, given, groups=np.arange(len(y)) // 2)
+    for found in (est, pairs, onefit.loo(model, ArraySource(X, y, given))):
+        assert found.effective_df == pytest.approx(leverages.sum(), rel=1e-6)
+    assert est.influence().leverages == pytest.approx(leverages, rel=1e-6)
+    gcv = onefit.evaluate(model, X, y, onefit.risk.GCV(), given)
+    assert gcv.effective_df == pytest.approx(leverages.sum(), rel=1e-6)

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import (
+    ElasticNet,
     HuberRegressor,
     Lasso,
     LinearRegression,
@@ -310,7 +311,11 @@ def test_influence_of_classifiers_by_refits():
         assert np.all(influence.cooks_distance >= 0)
 
 
-@pytest.mark.parametrize("model", [LinearRegression(), Ridge(2.0), Ridge([0.001, 1000.0])], ids=repr)
+@pytest.mark.parametrize(
+    "model",
+    [LinearRegression(), Ridge(2.0), Ridge([0.001, 1000.0]), ElasticNet(0.5, tol=1e-12, max_iter=100_000)],
+    ids=repr,
+)
 def test_outputs_that_nothing_ties_together_have_their_own_errors(model):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))

@@ -93,11 +93,14 @@ class TestConfidenceInterval:
         assert effective_rows(20, np.append(np.full(19, 1e-9), 1.0)) == 1
         assert effective_rows(20, None) == 20
 
-    @pytest.mark.parametrize("coverage", [0.0, 1.0, 95])
+    @pytest.mark.parametrize("coverage", [0.0, 1.0, 95, "a", [0.5, 0.9]])
     def test_coverage_is_a_share(self, sample, coverage):
         X, y = sample
-        with pytest.raises(ValueError, match="coverage must lie between 0 and 1"):
-            onefit.loo(Ridge().fit(X, y), X, y).confidence_interval(coverage)
+        est = onefit.loo(Ridge().fit(X, y), X, y)
+        with pytest.raises(ValueError, match="coverage must be a number between 0 and 1, got"):
+            est.confidence_interval(coverage)
+        with pytest.raises(ValueError, match="coverage must be a number between 0 and 1, got"):
+            est.interval(X[:2], coverage)
 
     def test_covers_the_mean_of_skewed_losses_better_than_two_errors(self):
         rng = np.random.default_rng(0)

@@ -26,7 +26,7 @@ from onefit.blocks.models import Knots, Models, Points, Quadratic, pieces
 from onefit.blocks.newton import SolvedStrengths
 from onefit.blocks.patterns import Patterns
 from onefit.blocks.rows import Block, Largest, Rows
-from onefit.blocks.step import Left, StepPath
+from onefit.blocks.step import Left, StepJudge, StepPath
 from onefit.blocks.sums import RowSums
 from onefit.leave_out.prove import Widths
 from onefit.leave_out.rescaling import Spread
@@ -35,6 +35,7 @@ from onefit.losses import Squared
 from onefit.metrics import SquaredError
 from onefit.numerics import LEAST_SLACK, ON_BOUND, rounding_of_slack
 from onefit.penalties import L2, ElasticNet
+from onefit.risk.leverages import TOLD
 
 
 class Checked(NamedTuple):
@@ -324,10 +325,19 @@ class ChosenStrength:
         return RowValues(
             left.fitted,
             np.where(weights > 0, eta, left.fitted),
-            np.clip(left.leverages, 0.0, 1.0),
+            np.clip(left.hessian * self._judge_of_fit.forms(X), 0.0, 1.0),
             slack,
             np.where(weights > 0, bounds, 0.0),
         )
+
+    @cached_property
+    def _judge_of_fit(self) -> StepJudge:
+        """With all of the penalty, where a refit has so much less of it that leverages tell."""
+        path, judge = self.path, self.path.judges[0]
+        if 1.0 - judge.shrink < TOLD:
+            return judge
+        models, coef = replace(path.models, mean_scaled=False), path.points.coefs[0]
+        return StepJudge.of(self.quadratic, coef, models.penalties[0], models, 0, judge.root.dtype)
 
     def _bounds(self, X: Array, left: Left, weights: Array) -> Array:
         """As ``leave_out.prove.bound_steps``; infinite where nothing is known."""

@@ -41,7 +41,7 @@ class BlocksEstimate:
         Its sampling standard error.
     n_rows : int
     effective_df, largest_leverage : float
-        Sum of the leverages d_i h_i, and the largest.
+        Sum of the leverages d_i h_i of the fit, and the largest.
     approx_error : float
         ``value`` is within this of the mean over exact refits; infinite where that is not known.
     guarantee : {"exact", "bounded", "sampled", "rough"}

@@ -200,6 +200,10 @@ class CoupledLoss(Loss):
         """What second derivatives make of changes of ``eta``: (n, c), and perhaps more axes."""
         return BendingByMatrices(self.hessian(y, eta))
 
+    def rank(self, n_outputs: int) -> int:
+        """Largest rank of the second derivatives of a row: c, or c − 1 where shifts change nothing."""
+        return n_outputs - self.ignores_shifts
+
 
 class UnitDispersion(Loss):
     """Minus a log-likelihood whose variance follows from the mean.

@@ -232,6 +232,9 @@ class ConcomitantHuber(CoupledLoss):
         quadratic = np.stack([np.ones_like(z), z, z, z**2], axis=1).reshape(-1, 2, 2)
         return quadratic * (2 * self._inside(y, eta) / s)[:, None, None]
 
+    def rank(self, n_outputs: int) -> int:
+        return 1  # along (1, z) alone
+
     def third(self, y: Array, eta: Array) -> Array:
         r, s = y - eta[:, 0], eta[:, 1]
         scale = -2 * self._inside(y, eta) / s**2

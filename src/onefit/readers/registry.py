@@ -153,8 +153,8 @@ def warn_if_supervised(model: Any, stacklevel: int = 2) -> None:
     if supervised := supervised_steps(model):
         warnings.warn(
             f"steps of the pipeline that learn from y ({', '.join(supervised)}) are held fixed, but have "
-            "seen the rows that are left out: the risk may be far too small. onefit.loo(..., audit=30), on "
-            "rows in memory, refits whole pipelines and corrects it",
+            "seen the rows that the model is judged by: the risk may be far too small. onefit.loo(..., "
+            "audit=30), on rows in memory, refits whole pipelines and corrects it",
             UnreliableWarning,
             stacklevel=stacklevel,
         )

@@ -20,6 +20,7 @@ from onefit.risk.audit import Audit
 from onefit.risk.means import clustered, mean_and_error
 from onefit.risk.presentation import FEW, confidence_interval, effective_rows, table, trust, with_error
 from onefit.risk.sampled import SampledPredictions
+from onefit.validation.options import check_inside
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -192,8 +193,7 @@ class LeftOutLosses(ABC):
         ----------
         coverage : float, default 0.95
         """
-        if not 0 < float(coverage) < 1:
-            raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
+        check_inside("coverage", coverage)
         positive = bool(np.all(self.losses >= 0))
         n = effective_rows(*self._counted)
         return confidence_interval(self.value, self.std_error, n, float(coverage), positive=positive)

@@ -5,8 +5,9 @@ They are here for comparison: all they need is a by-product of leave-one-out.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -14,11 +15,12 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array
 from onefit.curvature import factor
+from onefit.exceptions import UnreliableWarning
 from onefit.fit import Fit
 from onefit.leave_out.result import LeftOut
-from onefit.leave_out.step import leverages_of
 from onefit.metrics import LinearMetric
 from onefit.risk.dual_route import left_out_by_dual
+from onefit.risk.leverages import largest_leverage, with_own_leverages
 from onefit.risk.means import mean_and_error
 
 
@@ -71,7 +73,7 @@ class InSample(ABC):
             Where the criterion is not for this fit, as its class says.
         """
         weights = np.ones(len(left_out.fit.eta)) if weights is None else weights
-        left_out = _with_own_leverages(left_out)
+        left_out = with_own_leverages(left_out)
         training = mean_and_error(response.losses(target, left_out.fit.eta), weights)[0]
         value = self._value(left_out, response, target, weights, training)
         return Criterion(self._name, value, training, left_out.effective_df)
@@ -83,16 +85,27 @@ class InSample(ABC):
         """The risk, where ``training`` is the mean loss of the training rows."""
 
 
-def _with_own_leverages(left_out: LeftOut) -> LeftOut:
-    """With leverages d_i h_i by the fit's own K: refits may have less of the penalty, and so theirs has."""
-    fit = left_out.fit
-    if not fit.tangent.is_curved or fit.problem.usual_shrink == 1.0 or fit.problem.loss.has_kinks:
-        return left_out
-    return replace(left_out, leverages=leverages_of(fit, factor(fit).quadratic_forms()))
-
-
 class _OfRows(InSample):
-    """The mean of a loss of each row."""
+    """The mean of a loss of each row after one step.
+
+    A loss with kinks has no step that leads near its refits: a row on a kink moves by what its own slope says
+    of a parabola that is not there (Wang et al. 2018, Theorem 4.1), and where nothing is curved none moves.
+    """
+
+    def of(
+        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
+    ) -> Criterion:
+        found = super().of(left_out, response, target, weights)
+        loss = left_out.fit.problem.loss
+        if loss.has_kinks:
+            warnings.warn(
+                f"{self._name} takes one step from the fit, which may be far from any refit, since the loss "
+                f"{type(loss).__name__} has kinks: take onefit.loo, or LeaveOneOut(), which look where each "
+                "row ends",
+                UnreliableWarning,
+                stacklevel=3,
+            )
+        return found
 
     def _value(
         self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array, training: float
@@ -108,8 +121,14 @@ class _OfRows(InSample):
 class GCV(InSample):
     """Generalised cross-validation: training loss / (1 − df/n)² (Golub, Heath and Wahba 1979).
 
-    For other losses than the squared one the same with the deviance (Wood 2008).  Infinite where the fit
-    has as many degrees of freedom as rows.
+    For other losses than the squared one the same with the deviance (Wood 2008).  df/n is the mean leverage
+    as a share of the largest that there can be.  That is 1, for several targets too, whose df is the mean
+    over them; c classes have c − 1 free outputs, over which df is summed, and it is df/(n (c − 1)).  Infinite
+    where the fit has as many degrees of freedom as that allows.
+
+    One mean stands for the leverages of all rows and the losses of all outputs, which is cruder than a step
+    for each row: of classes above all, where loss and leverage differ most, ``ALO()`` and ``onefit.loo`` are
+    closer to refits.
 
     Examples
     --------
@@ -128,7 +147,8 @@ class GCV(InSample):
     def _value(
         self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array, training: float
     ) -> float:
-        kept = 1.0 - left_out.effective_df / np.count_nonzero(weights)
+        most = np.count_nonzero(weights) * largest_leverage(left_out.fit.problem)
+        kept = 1.0 - left_out.effective_df / most
         return float(training / kept**2) if kept > 0 else np.inf
 
 
@@ -183,7 +203,9 @@ class ALO(_OfRows):
     """Approximate leave-one-out: one Newton step for each row, and nothing more.
 
     η_i + h_i g_i / (1 − d_i h_i) (Rad and Maleki 2020; Wang et al. 2018, eq. 17; Beirami et al. 2017,
-    Theorem 1), for comparison with papers.  ``onefit.loo`` starts from it, and checks every row.
+    Theorem 1), for comparison with papers.  ``onefit.loo`` starts from it, and checks every row.  Of losses
+    with kinks, as hinge and pinball, a row on a kink moves by g_i / T_ii (Wang et al. 2018, Theorem 4.1), not
+    at all where nothing else is curved either, and a warning says so.
 
     Parameters
     ----------
@@ -232,7 +254,8 @@ class InfluenceFunction(_OfRows):
     """The infinitesimal jackknife: η_i + h_i g_i in place of η̃_i (Jaeckel 1972; Koh and Liang 2017).
 
     First order in the leverage, where leave-one-out divides by 1 − d_i h_i: it underestimates overfitting.
-    ``LinearizedALO`` is first order in the loss instead: the two differ.
+    Rows on a kink of the loss do not move at first, and a warning says so.  ``LinearizedALO`` is first order
+    in the loss instead: the two differ.
 
     Examples
     --------
@@ -283,5 +306,9 @@ class LinearizedALO(_OfRows):
 
 
 def first_order_change(fit: Fit) -> Array:
-    """h_i g_i, the derivative of a row's own predictor as its weight goes to zero: the shape of ``eta``."""
-    return _linalg.row_times(factor(fit).quadratic_forms(), fit.gradient)
+    """h_i g_i, the derivative of a row's own predictor as its weight is taken off: the shape of ``eta``.
+
+    0 of rows on a kink of the loss, which hold on to it.
+    """
+    forms = factor(fit).quadratic_forms()
+    return _linalg.row_times(np.where(fit.pinned, 0.0, forms) if fit.pinned.any() else forms, fit.gradient)

@@ -40,14 +40,23 @@ def left_out_by_dual(fit: Fit) -> Array:
     Parameters
     ----------
     fit : Fit
-        Of one output, with a smooth loss and columns.
+        Of one output, with a smooth loss and columns.  Rows without weight have no say in it: without one of
+        them it is the same.
 
     Raises
     ------
     ValueError
-        If the loss has no curvature at some row, or the model is of another kind.
+        If the loss has no curvature at some row that has weight, or the model is of another kind.
     """
     _check(fit)
+    held = np.flatnonzero(fit.problem.weights > 0)
+    eta = fit.eta.copy()
+    eta[held] = _of_all(fit.of_rows(held))
+    return eta
+
+
+def _of_all(fit: Fit) -> Array:
+    """Of rows that all have curvature: (n,)."""
     d, theta = fit.hessian, -fit.gradient
     root = np.sqrt(d)
     A = root[:, None] * _linalg.as_columns(fit.problem.X).dense()
@@ -68,7 +77,7 @@ def _check(fit: Fit) -> None:
             "route='dual' keeps the penalty and the weights of the other rows when a row leaves, and this "
             "model changes them: take route='primal', or onefit.GeneralizedLinear"
         )
-    flat = np.flatnonzero(~(fit.hessian > 0))
+    flat = np.flatnonzero((problem.weights > 0) & ~(fit.hessian > 0))
     if flat.size:
         raise ValueError(
             f"route='dual' needs a loss with a positive second derivative at every row, and row {flat[0]} "

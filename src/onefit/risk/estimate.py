@@ -20,7 +20,7 @@ from onefit.risk.influence import RowInfluence, influence
 from onefit.risk.interval import Method, interval
 from onefit.risk.presentation import by_column, frame
 from onefit.risk.readout import Readout
-from onefit.validation.options import check_choice, check_offset
+from onefit.validation.options import check_choice, check_inside, check_offset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ class RiskEstimate(LeftOutLosses):
     fitted : (n,) or (n, c) array
         Linear predictors with all rows in.
     leverages : (n,) array
-        d_i h_i; the trace of D_i H_i for several classes, the mean over several independent outputs.
+        d_i h_i of the fit; the trace of D_i H_i for several classes, the mean over independent outputs.
     effective_df : float
         Their sum, the effective degrees of freedom.
     y : array
@@ -275,15 +275,14 @@ class RiskEstimate(LeftOutLosses):
             raise ValueError("interval() is for regressors: a class has no interval")
         if method not in ("plus", "minmax"):
             raise ValueError(f"method must be 'plus' or 'minmax', got {method!r}")
-        if not 0 < float(coverage) < 1:
-            raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
+        check_inside("coverage", coverage)
         departures, readout = self._departures("interval()")
         departures.check_left_once("interval()")
         y = np.asarray(self.y, dtype=np.float64).reshape(-1, *self.predictions.shape[1:])
         new, response = readout.design(X), readout.response
         added = 0.0 if offset is None else check_offset(offset, new.shape[0])
         offsets = readout.offset, added
-        return interval(departures, response, y, new, coverage, method, self._groups, offsets)
+        return interval(departures, response, y, new, float(coverage), method, self._groups, offsets)
 
     def influence(self, top: int | None = None) -> RowInfluence:
         """How much each row moves the fit: Cook's distance and DFBETAS.

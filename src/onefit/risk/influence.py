@@ -21,7 +21,7 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
-from onefit.curvature import Direction
+from onefit.curvature import Direction, factor
 from onefit.fit import Fit
 from onefit.leave_out.departure import RowDepartures
 from onefit.leave_out.step import leverages_of
@@ -134,7 +134,9 @@ def influence(
 
 
 def _degrees_of_freedom(departures: RowDepartures) -> float:
-    return float(leverages_of(departures.fit, departures.curvature.quadratic_forms()).sum())
+    fit = departures.fit
+    own = departures.curvature if fit.problem.usual_shrink == 1.0 else factor(fit)  # not that of refits
+    return float(leverages_of(fit, own.quadratic_forms()).sum())
 
 
 def _moves(departures: RowDepartures, df: float, *, keep: bool) -> _Moves:

@@ -18,6 +18,7 @@ from onefit.leave_out.yardstick import Yardstick
 from onefit.metrics import LinearMetric
 from onefit.numerics import EXACT, FLAGGED, ROUNDED, TINY, UNRELIABLE
 from onefit.risk.estimate import RiskEstimate
+from onefit.risk.leverages import with_own_leverages
 from onefit.risk.means import clustered, mean_and_error
 from onefit.risk.readout import Readout
 from onefit.risk.sampled import SampledPredictions
@@ -56,6 +57,7 @@ def estimate(
     readout : Readout, optional
         How new rows are predicted.
     """
+    left_out = with_own_leverages(left_out)
     order = left_out.order
     rows, eta, bounds = left_out.rows[order], left_out.eta[order], left_out.bounds[order]
     target = np.asarray(y) if target is None else target

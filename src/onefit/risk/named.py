@@ -14,6 +14,7 @@ import numpy as np
 from onefit.leave_out.sets import Folds
 from onefit.risk import folds
 from onefit.risk.criteria import ALO, GCV, SURE, InfluenceFunction, InSample, LinearizedALO
+from onefit.validation import check_count, check_flag, check_inside, check_rng
 
 
 class Splits(ABC):
@@ -119,6 +120,11 @@ class KFold(Splits):
     shuffle: bool = False
     random_state: int | None = None
 
+    def __post_init__(self) -> None:
+        check_count("n_splits", self.n_splits, 2)
+        check_flag("shuffle", self.shuffle)
+        check_rng(self.random_state, "random_state")
+
     def splits(self, n: int) -> Folds:
         seed = np.random.default_rng(self.random_state) if self.shuffle else None
         return folds.k_fold(n, self.n_splits, seed)
@@ -154,6 +160,11 @@ class MonteCarlo(Splits):
     approximate: bool = True
     random_state: int | None = None
 
+    def __post_init__(self) -> None:
+        check_count("n_splits", self.n_splits)
+        check_inside("train_size", self.train_size)
+        check_rng(self.random_state, "random_state")
+
     def splits(self, n: int) -> Folds:
         return folds.monte_carlo(n, self.n_splits, self.train_size, self.random_state)
 
@@ -186,6 +197,11 @@ class LeaveQOut(Splits):
     approximate: bool = True
     random_state: int | None = None
 
+    def __post_init__(self) -> None:
+        check_count("q", self.q)
+        check_count("n_draws", self.n_draws)
+        check_rng(self.random_state, "random_state")
+
     def splits(self, n: int) -> Folds:
         return folds.leave_q_out(n, self.q, self.n_draws, self.random_state)
 
@@ -216,6 +232,10 @@ class HeldOut(Splits):
     test_size: float = 0.25
     approximate: bool = True
     random_state: int | None = None
+
+    def __post_init__(self) -> None:
+        check_inside("test_size", self.test_size)
+        check_rng(self.random_state, "random_state")
 
     def splits(self, n: int) -> Folds:
         return folds.held_out(n, self.test_size, self.random_state)
@@ -256,8 +276,8 @@ class Permutation:
     random_state: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.n_permutations >= 1:
-            raise ValueError(f"n_permutations must be at least 1, got {self.n_permutations!r}")
+        check_count("n_permutations", self.n_permutations)
+        check_rng(self.random_state, "random_state")
 
 
 @dataclass(frozen=True, eq=False)

@@ -127,12 +127,12 @@ def check_flag(name: str, given: Any) -> None:
         raise ValueError(f"{name} must be True or False, got {given!r}")
 
 
-def check_rng(rng: Any) -> np.random.Generator:
+def check_rng(rng: Any, name: str = "rng") -> np.random.Generator:
     """Return a generator from a seed, or from None."""
     if not (rng is None or isinstance(rng, int | np.integer | np.random.Generator)) or isinstance(rng, bool):
-        raise TypeError(f"rng must be None, a whole number or a numpy Generator, got {rng!r}")
+        raise TypeError(f"{name} must be None, a whole number or a numpy Generator, got {rng!r}")
     if isinstance(rng, int | np.integer) and rng < 0:
-        raise ValueError(f"rng must be a whole number from 0 on, got {rng}")
+        raise ValueError(f"{name} must be a whole number from 0 on, got {rng}")
     return np.random.default_rng(rng)
 
 
@@ -178,10 +178,11 @@ def check_bounds(given: Any, *, positive: Any, p: int) -> tuple[Array, Array] | 
     check_flag("positive", positive)
     if given is None and not positive:
         return None
-    if given is not None and not (isinstance(given, tuple | list | np.ndarray) and len(given) == 2):
+    pair: Any = (None, None) if given is None else given
+    if not (isinstance(pair, tuple | list) or (isinstance(pair, np.ndarray) and pair.ndim)) or len(pair) != 2:
         raise ValueError(f"bounds must be (lower, upper), two numbers or two arrays, got {given!r}")
     ends = []
-    for name, end, none in zip(("lower", "upper"), given or (None, None), (-np.inf, np.inf), strict=True):
+    for name, end, none in zip(("lower", "upper"), pair, (-np.inf, np.inf), strict=True):
         try:
             values = np.asarray(none if end is None else end, dtype=np.float64)
         except (TypeError, ValueError):

@@ -1100,3 +1100,18 @@ def test_three_numbers_go_on_from_a_kink():
     search = GradientSearchCV(SVR(), bounds, risk=onefit.risk.KFold(5), refit=False)
     ended = clone(search).set_params(optimizer="lbfgs").fit(X, y)
     assert search.fit(X, y).best_score_ > 0.995 * ended.best_score_
+
+
+def test_a_search_by_gcv_is_by_that_of_evaluate_for_several_classes():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 10))
+    y = (X[:, :3] + rng.gumbel(size=(80, 3))).argmax(axis=1)
+    search = GradientSearchCV(LogisticRegression(), {"C": (1e-3, 1e2)}, risk=risk.GCV()).fit(X, y)
+    told = -search.best_score_
+    model = LogisticRegression(C=search.best_params_["C"], tol=1e-8).fit(X, y)
+    assert told == pytest.approx(onefit.evaluate(model, X, y, risk.GCV()).value, rel=1e-3)
+    others = [
+        onefit.evaluate(LogisticRegression(C=C, tol=1e-8).fit(X, y), X, y, risk.GCV()).value
+        for C in np.geomspace(1e-3, 1e2, 7)
+    ]
+    assert told <= min(others) * 1.001

@@ -25,6 +25,7 @@ from onefit.metrics import LinearMetric, SquaredError
 from onefit.problem import Problem
 from onefit.readers import Reading
 from onefit.risk.judging import yardstick
+from onefit.risk.leverages import largest_leverage, with_own_leverages
 from onefit.risk.named import Permutation
 from onefit.risk.permutation import draw_permutations
 from onefit.solvers.newton import Solution
@@ -218,7 +219,7 @@ class LeaveOneOutJudge(Judge):
 
 @dataclass(frozen=True, eq=False)
 class GeneralisedJudge(Judge):
-    """GCV: training loss / (1 − df/n)²."""
+    """GCV: training loss / (1 − df/n)², with n (c − 1) for c classes, as ``risk.GCV``."""
 
     def has_gradient(self, problem: Problem) -> bool:
         if not _linalg.has_columns(problem.X) and not problem.refits_keep_the_rest:
@@ -228,11 +229,12 @@ class GeneralisedJudge(Judge):
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
         fit, curvature = solved_from(problem, starts)
-        n = int(np.count_nonzero(problem.weights))
+        n = int(np.count_nonzero(problem.weights)) * largest_leverage(problem)
         if self.has_gradient(problem):
             df = float(np.sum(fit.hessian * curvature.quadratic_forms()))
         else:  # kinks of the loss and several outputs have degrees of freedom of their own
-            df = (leave_kinks_out if problem.loss.has_kinks else one_step)(fit).effective_df
+            step = leave_kinks_out if problem.loss.has_kinks else one_step
+            df = with_own_leverages(step(fit)).effective_df
         slack = 1.0 - df / n
         training = float(self.weights @ self.metric.losses(self.target, fit.eta))
         value = training / slack**2 if slack > 0 else np.inf

@@ -224,3 +224,56 @@ class TestFoldsOfBounds:
         found = GradientSearchCV(Ridge(), {"alpha": (1e-2, 1e3)}, cv=splits).fit(X, y)
         wanted = GradientSearchCV(Ridge(), {"alpha": (1e-2, 1e3)}, cv=4).fit(X, y)
         assert found.best_params_ == wanted.best_params_
+
+
+class TestAround:
+    """What goes round a search: an interruption, another search before, weights of new rows."""
+
+    def test_an_interrupted_grid_keeps_the_best_so_far(self, sample):
+        X, y, _ = sample
+        heard = []
+
+        def stop(values, _):
+            heard.append(values)
+            if len(heard) == 2:
+                raise KeyboardInterrupt
+
+        search = GradientSearchCV(Ridge(), ALPHAS, cv=5, callback=stop).fit(X, y)
+        assert search.message_ == "interrupted"
+        assert search.cv_results_["params"] == heard
+        assert search.best_params_ in heard
+        assert search.predict(X).shape == (N,)
+
+    def test_an_interruption_before_anything_is_judged_goes_on(self, sample, monkeypatch):
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("onefit.estimators.searched.fit_weighted", stop)
+        with pytest.raises(KeyboardInterrupt):
+            GradientSearchCV(Ridge(), ALPHAS, cv=5).fit(*sample[:2])
+
+    def test_nothing_is_left_of_a_search_before(self, sample):
+        X, y, _ = sample
+        search = GradientSearchCV(Ridge(), {"alpha": (0.1, 100.0)}).fit(X, y)
+        assert search.gradient_.shape == (1,)
+        search.set_params(param_bounds=ALPHAS, refit=False).fit(X[:, :3], y)
+        for name in ("gradient_", "best_estimator_", "best_risk_", "n_features_in_"):
+            assert not hasattr(search, name)
+
+    def test_a_score_of_new_rows_is_weighted(self, sample):
+        X, y, weights = sample
+        search = GradientSearchCV(Ridge(), ALPHAS, scoring="r2").fit(X, y)
+        assert search.score(X, y, weights) == pytest.approx(search.best_estimator_.score(X, y, weights))
+        assert search.score(X, y, weights) != pytest.approx(search.score(X, y))
+
+    def test_between_bounds_pipelines_may_hold_pipelines(self, sample):
+        X, y, _ = sample
+        inner = make_pipeline(PCA(3, svd_solver="full"), Ridge())
+        one = make_pipeline(StandardScaler(), PCA(3, svd_solver="full"), Ridge())
+        nested = GradientSearchCV(
+            make_pipeline(StandardScaler(), inner), {"pipeline__ridge__alpha": (0.1, 100.0)}
+        )
+        flat = GradientSearchCV(one, {"ridge__alpha": (0.1, 100.0)})
+        alphas = [next(iter(search.fit(X, y).best_params_.values())) for search in (nested, flat)]
+        assert alphas[0] == pytest.approx(alphas[1])
+        assert nested.best_score_ == pytest.approx(flat.best_score_)

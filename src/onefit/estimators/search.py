@@ -45,6 +45,7 @@ from onefit.tuning.optimizers import Minimum
 from onefit.validation import check_classes_stay, check_weights
 
 Gradient: TypeAlias = Literal["exact", "2017"]
+OF_THE_BEST = ("n_features_in_", "feature_names_in_", "classes_")  # attributes that a search takes over
 __all__ = ["GradientSearchCV", "PerFeature", "PerGroup", "Simplex"]
 
 
@@ -287,6 +288,8 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _keep(
         self, params: list[dict[str, Any]], scores: Array, best: int, by_set: Sequence[Array | None]
     ) -> None:
+        for name in ("gradient_", "best_estimator_", "best_risk_", *OF_THE_BEST):  # of a search before
+            self.__dict__.pop(name, None)
         self.cv_results_ = cv_results(params, scores, by_set)
         self.best_params_, self.best_index_, self.best_score_ = params[best], best, float(scores[best])
 
@@ -309,8 +312,10 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         params, scores, best, model, risk = judge_grid(
             self.estimator, self.param_bounds, judged, sample, scorer, self.callback
         )
-        self._keep(params, scores, best, of_sets)
-        self.n_iter_, self.message_ = len(params), "every point of the grid was judged"
+        m = len(scores)
+        self._keep(params[:m], scores, best, of_sets[:m])
+        self.n_iter_ = m
+        self.message_ = "every point of the grid was judged" if m == len(params) else "interrupted"
         if self.refit:
             self._show(model)
             self.best_risk_ = risk
@@ -332,7 +337,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def _show(self, best: Any) -> None:
         self.best_estimator_ = best
-        for name in ("n_features_in_", "feature_names_in_", "classes_"):
+        for name in OF_THE_BEST:
             if hasattr(best, name):
                 setattr(self, name, getattr(best, name))
 
@@ -368,7 +373,8 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
         """Score of the best estimator on other data, by ``scoring`` or its own."""
         if self.scoring is None:
             return float(self._best().score(X, y, sample_weight))
-        return float(get_scorer(as_scorer(self.scoring))(self._best(), X, y))
+        given = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return float(get_scorer(as_scorer(self.scoring))(self._best(), X, y, **given))
 
 
 def _thorough(

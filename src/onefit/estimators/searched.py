@@ -56,11 +56,7 @@ class SearchedModel:
     ) -> SearchedModel:
         """Fit in the middle of the bounds, to learn what the estimator makes of the data."""
         check_names(estimator, bounds)
-        last, prepared, prefix = estimator, X, ""
-        if isinstance(estimator, Pipeline):
-            prefix, last = f"{estimator.steps[-1][0]}__", estimator.steps[-1][1]
-            if len(estimator.steps) > 1:
-                prepared = clone(estimator[:-1]).fit(X, y).transform(X)
+        last, prepared, prefix = _last_step(estimator, X, y)
         check_table(prepared)
         if not has_reading(type(last)):
             raise UnsupportedModelError(
@@ -258,6 +254,17 @@ def _is_list(given: Any) -> bool:
     return not isinstance(given[2], str) or (not is_pair and given[2] not in get_args(Scale))
 
 
+def _last_step(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, str]:
+    """Of pipelines, one in another, the last step, what the others make of X, and how its names begin."""
+    last, prepared, prefix = estimator, X, ""
+    while isinstance(last, Pipeline):
+        if len(last.steps) > 1:
+            prepared = clone(last[:-1]).fit(prepared, y).transform(prepared)
+        name, last = last.steps[-1]
+        prefix += f"{name}__"
+    return last, prepared, prefix
+
+
 def judge_grid(
     estimator: Any,
     grid: Mapping[str, Any] | Sequence[Mapping[str, Any]],
@@ -280,31 +287,52 @@ def judge_grid(
     heard : callable, optional
         Called with the hyperparameters and the risk after every point.
 
+    Returns
+    -------
+    points : list of dict
+    scores : array
+        Of the first points only, where an interruption ended the search.
+    best : int
+    model, risk
+        Of the best.
+
     Raises
     ------
     ValueError
         If no point has a score that is a number, or points are judged by other losses.
     """
-    grids = [dict(one) for one in ([grid] if isinstance(grid, Mapping) else grid)]
-    for one in grids:
-        check_names(estimator, one)
-    points, scores, kept = list(ParameterGrid(grids)), list[float](), None
-    for params in points:
-        model = clone(estimator).set_params(**params)
-        fit_weighted(model, *sample)
-        risk = risk_of(model)
-        if kept is not None and scoring is None:
-            _check_alike(kept[2], risk, params)
-        score = -risk.value if scoring is None or isinstance(risk, Criterion) else risk.score(scoring)
-        score = float(f"{score:.{DIGITS}g}")
-        if np.isfinite(score) and (kept is None or score > scores[kept[0]]):
-            kept = len(scores), model, risk
-        scores.append(score)
-        if heard is not None:
-            heard(params, risk.value)
+    points, scores, kept = _points(estimator, grid), list[float](), None
+    try:
+        for params in points:
+            model = clone(estimator).set_params(**params)
+            fit_weighted(model, *sample)
+            risk = risk_of(model)
+            if kept is not None and scoring is None:
+                _check_alike(kept[2], risk, params)
+            score = _score(risk, scoring)
+            if np.isfinite(score) and (kept is None or score > scores[kept[0]]):
+                kept = len(scores), model, risk
+            scores.append(score)
+            if heard is not None:
+                heard(params, risk.value)
+    except KeyboardInterrupt:
+        if kept is None:
+            raise
     if kept is None:
         raise ValueError(f"no point of the grid has a finite score, the first is {scores[0]} at {points[0]}")
     return points, np.array(scores), *kept
+
+
+def _points(estimator: Any, grid: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    grids = [dict(one) for one in ([grid] if isinstance(grid, Mapping) else grid)]
+    for one in grids:
+        check_names(estimator, one)
+    return list(ParameterGrid(grids))
+
+
+def _score(risk: RiskEstimate | Criterion, scoring: Any) -> float:
+    score = -risk.value if scoring is None or isinstance(risk, Criterion) else risk.score(scoring)
+    return float(f"{score:.{DIGITS}g}")
 
 
 def _check_alike(one: RiskEstimate | Criterion, other: RiskEstimate | Criterion, params: Any) -> None:

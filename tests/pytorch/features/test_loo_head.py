@@ -368,3 +368,18 @@ def test_a_head_leaves_random_numbers_alone():
     before = torch.random.get_rng_state()
     LeaveOneOutHead(head="ridge").fit(X.numpy(), y)
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_only_row_of_a_class_is_told_of(n_classes):
+    X = torch.tensor(np.random.default_rng(0).normal(size=(60, 5)))
+    y = np.r_[n_classes - 1, np.arange(59) % (n_classes - 1)]
+    with pytest.warns(onefit.UnreliableWarning, match="no other of their class"):
+        LeaveOneOutHead(None).fit(X, y)
+
+
+def test_a_grid_that_is_moved_says_nothing_of_its_ends():
+    X, y = digits()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", onefit.exceptions.ShortPathWarning)
+        LeaveOneOutHead(None).fit(X, y)

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from onefit._typing import Array, Index
 from onefit.api import loo
 from onefit.estimators import LogisticLOO, RidgeLOO
-from onefit.exceptions import OnefitWarning
+from onefit.exceptions import ShortPathWarning
 from onefit.metrics import LogLoss
 from onefit.risk.means import mean_and_error
 from onefit.torch.features.one_against_rest import OneAgainstRest
@@ -137,12 +137,15 @@ def _around(C: float, X: Array, y: Any, sample_weight: Any) -> LogisticLOO:
     """The best of three strengths, moved until it is the one in the middle."""
     for _ in range(EXTENSIONS):
         Cs = C * np.array([1.0 / FACTOR, 1.0, FACTOR])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", OnefitWarning)  # of an end of the grid: it is moved
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
             model = LogisticLOO(Cs=Cs, early_stopping=False).fit(X, y, sample_weight)
         if np.isclose(model.C_, C):
             break
         C = model.C_
+    for one in said:
+        if not issubclass(one.category, ShortPathWarning):  # the grid is moved
+            warnings.warn(one.message, one.category, stacklevel=4)
     return model
 
 

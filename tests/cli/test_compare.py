@@ -64,6 +64,27 @@ def test_the_same_is_a_tie(done, capsys):
     assert "named twice" in capsys.readouterr().err
 
 
+def test_so_is_the_same_by_another_name(done, capsys, monkeypatch):
+    monkeypatch.chdir(done)
+    (done / "link").symlink_to("full")
+    for name in ("./full", "poor/../full", str(done / "full"), "link"):
+        assert run(["compare", "full", "poor", name]) == 2
+        assert f"{name} is named twice, as full too" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("label", ["None", "null", "NA"])
+def test_classes_whose_names_mean_missing_elsewhere(tmp_path, capsys, label):
+    table().assign(y=lambda frame: np.where(frame["y"] > frame["y"].median(), label, "mild")).to_parquet(
+        tmp_path / "t.parquet"
+    )
+    words = ["tune", str(tmp_path / "t.parquet"), "--target", "y", "--model", "logistic", "--audit", "0"]
+    for name, more in (("full", []), ("poor", ["--drop", "x"])):
+        assert run([*words, *more, "--out", str(tmp_path / name)]) == 0
+    capsys.readouterr()
+    assert run(["compare", str(tmp_path / "full"), str(tmp_path / "poor")]) == 0
+    assert "on 60 common rows" in capsys.readouterr().out
+
+
 def test_a_copy_is_a_tie(done, tmp_path, capsys):
     for name in ("summary.json", "predictions.csv"):
         (tmp_path / name).write_bytes((done / "full" / name).read_bytes())

@@ -232,6 +232,8 @@ def writable(out: str | None, *, force: bool) -> Iterator[Path | None]:
         return
     path = Path(out)
     try:
+        with suppress(FileNotFoundError):
+            path.stat()  # tells that a name is too long, which exists() of Python 3.14 does not
         if path.is_dir():
             raise TableError(f"cannot write {path}: it is a folder")
         if path.exists() and not force:

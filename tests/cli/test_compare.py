@@ -1,6 +1,7 @@
 """``onefit compare``: results of one table, row by row."""
 
 import json
+import sys
 
 import numpy as np
 import pandas as pd
@@ -62,6 +63,28 @@ def test_other_weights_are_refused(done, tmp_path, capsys):
 def test_the_same_is_a_tie(done, capsys):
     assert run(["compare", str(done / "full"), str(done / "full")]) == 2
     assert "named twice" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps links for administrators")
+def test_so_is_the_same_by_another_name(done, capsys, monkeypatch):
+    monkeypatch.chdir(done)
+    (done / "link").symlink_to("full")
+    for name in ("./full", "poor/../full", str(done / "full"), "link"):
+        assert run(["compare", "full", "poor", name]) == 2
+        assert f"{name} is named twice, as full too" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("label", ["None", "null", "NA"])
+def test_classes_whose_names_mean_missing_elsewhere(tmp_path, capsys, label):
+    table().assign(y=lambda frame: np.where(frame["y"] > frame["y"].median(), label, "mild")).to_parquet(
+        tmp_path / "t.parquet"
+    )
+    words = ["tune", str(tmp_path / "t.parquet"), "--target", "y", "--model", "logistic", "--audit", "0"]
+    for name, more in (("full", []), ("poor", ["--drop", "x"])):
+        assert run([*words, *more, "--out", str(tmp_path / name)]) == 0
+    capsys.readouterr()
+    assert run(["compare", str(tmp_path / "full"), str(tmp_path / "poor")]) == 0
+    assert "on 60 common rows" in capsys.readouterr().out
 
 
 def test_a_copy_is_a_tie(done, tmp_path, capsys):

@@ -198,7 +198,7 @@ def test_what_a_model_of_passes_cannot_do_is_said(tmp_path, capsys):
     assert "a model that was tuned in passes does not keep" in refused(
         "predict", out, new, "--interval", "0.9"
     )
-    assert "out holds a model that was tuned in passes" in refused("compare", out, f"{out}/")
+    assert "out holds a model that was tuned in passes" in refused("compare", out, tmp_path)
     frame.loc[7, "b"] = np.nan
     told = refused("predict", out, text(tmp_path, frame[:20]))
     assert "t.csv: column 'b' is missing in row 7: the model was tuned in passes" in told

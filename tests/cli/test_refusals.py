@@ -146,6 +146,14 @@ ARGUMENTS = {  # of tune on a good table
     "no config": (["--target", "y", "--config", "none.toml"], "none.toml: no such file of options"),
 }
 CONFIGS = {
+    "value for a table": (
+        "tune = 3\n",
+        "c.toml: 'tune' must be a table of the options of onefit tune, got 3",
+    ),
+    "value for another": (
+        "loo = 'x'\n[tune]\ntarget = 'y'\n",
+        "write a line [loo], and its options below it",
+    ),
     "not toml": ("target = ", "is not TOML"),
     "unknown key": ("[tune]\ntraget = 'y'\n", "'traget' is no option of tune; did you mean 'target'"),
     "unknown common key": ("colour = 'red'\n", "'colour' is no option of any command"),

@@ -44,8 +44,12 @@ class Result:
 
 def compare_folders(places: tuple[str, ...]) -> None:
     """Compare the left-out losses on the rows that all have, by paired differences."""
-    if len(set(places)) < len(places):
-        raise TableError(f"{max(places, key=places.count)} is named twice: there is nothing to compare")
+    resolved = [Path(place).resolve() for place in places]
+    for k, place in enumerate(places):
+        if resolved[k] in resolved[:k]:
+            first = places[resolved.index(resolved[k])]
+            as_ = "" if first == place else f", as {first} too"
+            raise TableError(f"{place} is named twice{as_}: there is nothing to compare")
     found = [read_result(place) for place in places]
     if len(found) < 2:
         raise TableError(f"name at least two folders: there is none to compare {places[0]} with")
@@ -111,7 +115,7 @@ def read_result(place: str) -> Result:
         lacking = [key for key in TOLD if not isinstance(about, dict) or key not in about]
         if not lacking:
             name = NEEDED[1]
-            rows = pd.read_csv(folder / name)
+            rows = pd.read_csv(folder / name, keep_default_na=False, na_values={"loss": ["", "nan"]})
             lacking = [key for key in COLUMNS if key not in rows.columns]
     except ValueError as error:
         raise TableError(f"{folder / name} is not a result of onefit tune: {error}") from error

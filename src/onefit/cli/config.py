@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ def read_config(context: click.Context, _option: click.Parameter, path: str | No
     if path is None:
         return
     options = _parsed(path)
+    _refuse_values(path, options, _commands(context))
     command = str(context.info_name)
     common = {key: value for key, value in options.items() if not isinstance(value, dict)}
     own = options.get(command, {})
@@ -50,9 +52,23 @@ def _name(key: str) -> str:
 
 
 def _every_option(context: click.Context) -> list[str]:
+    return [str(one.name) for command in _commands(context).values() for one in command.params]
+
+
+def _commands(context: click.Context) -> dict[str, click.Command]:
     group = context.parent.command if context.parent is not None else context.command
-    commands = group.commands.values() if isinstance(group, click.Group) else [group]
-    return [str(one.name) for command in commands for one in command.params]
+    return dict(group.commands) if isinstance(group, click.Group) else {str(group.name): group}
+
+
+def _refuse_values(path: str, options: dict[str, Any], commands: Iterable[str]) -> None:
+    """Refuse a value in place of the options of a command."""
+    for command in commands:
+        if not isinstance(options.get(command, {}), dict):
+            raise TableError(
+                f"{path}: {command!r} must be a table of the options of onefit {command}, got "
+                f"{options[command]!r}: write a line [{command}], and its options below it, one a line, such "
+                "as force = true"
+            )
 
 
 def _refuse_unknown(path: str, command: str, given: dict[str, Any], known: list[str]) -> None:

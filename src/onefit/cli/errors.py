@@ -19,6 +19,10 @@ class RowError(TableError):
         super().__init__(f"{message} (rows are counted from 0 below the header)")
 
 
+class WriteError(OSError):
+    """A result that cannot be written; the message names it, and says what is written."""
+
+
 def one_line(error: BaseException) -> str:
     """Message of an error of another library, in one line."""
     text = getattr(error, "strerror", None) or str(error)
@@ -63,9 +67,11 @@ def naming(file: Any, kinds: Any = TableError) -> Iterator[None]:
     ----------
     file : str or Path
     kinds : type, or tuple of these
-        Errors that become one of the table.
+        Errors that become one of the table; those of results never do.
     """
     try:
         yield
+    except WriteError:
+        raise
     except kinds as error:
         raise TableError(f"{file}: {one_line(error)}") from error

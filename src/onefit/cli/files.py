@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
-from onefit.cli.errors import TableError
+from onefit.cli.errors import Interrupted, TableError, WriteError, one_line
 from onefit.cli.printed import say
 
 # names of all files that a run writes: where the table is in memory, or read in passes
@@ -22,11 +24,33 @@ RESULTS = (
 )
 IN_MEMORY = tuple(name for name in RESULTS if name != "predictions.parquet")
 IN_PASSES = tuple(name for name in RESULTS if name not in {"predictions.csv", "report.html"})
+BEGUN = ".onefit-"  # how names of files begin that are not complete: short, as there are longest names
+ABANDONED = 3600.0  # seconds after which nobody writes such a file any more: each is written at once
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a whole file or none: into a neighbour first, which then takes the name."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    """Write a whole file or none.
+
+    Raises
+    ------
+    WriteError
+        If that fails; what was there stays.
+    """
+    with _telling(path):
+        _write_whole(path, content)
+
+
+def _write_whole(path: Path, content: bytes, take: Callable[[str, Path], None] | None = None) -> None:
+    """Write into a neighbour first, which then takes the name.
+
+    Parameters
+    ----------
+    path : Path
+    content : bytes
+    take : callable, optional
+        Gives the neighbour, which is complete, its name; by default in place of any file that has it.
+    """
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=BEGUN, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -35,24 +59,125 @@ def write(path: Path, content: bytes) -> None:
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(temporary, 0o666 & ~mask)  # noqa: PTH101
-        os.replace(temporary, path)  # noqa: PTH105
-    except BaseException:
-        os.unlink(temporary)  # noqa: PTH108
-        raise
-    for part in path.parent.glob(f".{path.name}.*.part"):  # what a process that was killed has left
-        part.unlink(missing_ok=True)
+        (take or os.replace)(temporary, path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    _remove_abandoned(path)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove what processes that were killed have left, and nothing that one may still write."""
+    with suppress(OSError):  # that of another user, or one that another run has just removed
+        now = path.stat().st_mtime
+        for part in path.parent.glob(f"{BEGUN}*.part"):
+            if part.stat().st_mtime < now - ABANDONED:
+                part.unlink()
+
+
+@dataclass(eq=False)
+class ResultFolder:
+    """Where a run puts its results: all of them are its own, however it ends.
+
+    Attributes
+    ----------
+    place : Path
+    names : tuple of str
+        Of the files that the run writes.
+    force : bool
+        Whether results of an earlier run are overwritten.
+    written : list of str
+    removed : list of str
+        Results of an earlier run in whose place there come none.
+    """
+
+    place: Path
+    names: tuple[str, ...]
+    force: bool
+    written: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    _digest: bytes = b""  # of the first file
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file; before the first one takes its name, results of an earlier run are removed.
+
+        Raises
+        ------
+        WriteError
+            If that fails, or another run has written into the folder meanwhile.
+        """
+        if self.written:
+            self.fill(name, lambda path: _write_whole(path, content))
+        else:
+            with _telling(self.place / name, self.told()):
+                self.place.mkdir(parents=True, exist_ok=True)  # another run may have made, and removed, it
+                _write_whole(self.place / name, content, self._take_first)
+            self._digest = sha256(content).digest()
+            self.written.append(name)
+
+    def fill(self, name: str, fill: Callable[[Path], None]) -> None:
+        """The same of a file that is not held in memory, and is not the first."""
+        with _telling(self.place / name, self.told()):
+            first = self.place / self.written[0]
+            if first.exists() and sha256(first.read_bytes()).digest() != self._digest:
+                raise self._meanwhile(f"another {first.name}")
+            fill(self.place / name)
+        self.written.append(name)
+
+    def told(self) -> str:
+        """What is written, and what is not."""
+        if not self.written:
+            return "nothing was written"
+        missing = [name for name in self.names if name not in self.written]
+        return f"{self.place} holds {', '.join(self.written)}; {', '.join(missing)} not written"
+
+    def _take_first(self, temporary: str, path: Path) -> None:
+        """Let the first file take its name: where no results are, or in place of all that are there."""
+        there = _results_in(self.place)
+        if self.force:
+            for name in reversed(there):  # what tells of the whole goes first
+                if name != path.name:
+                    (self.place / name).unlink(missing_ok=True)
+            self.removed = [name for name in there if name not in self.names]
+            os.replace(temporary, path)  # noqa: PTH105
+            return
+        if there:
+            raise self._meanwhile(", ".join(there))
+        try:
+            os.link(temporary, path)  # which, unlike replace, refuses a name that is taken
+        except FileExistsError as error:
+            raise self._meanwhile(path.name) from error
+        except OSError:  # a file system without links
+            os.replace(temporary, path)  # noqa: PTH105
+
+    def _meanwhile(self, what: str) -> WriteError:
+        return WriteError(
+            f"another run has written {what} into {self.place} meanwhile, and this one stops: give each run "
+            "an --out of its own"
+        )
 
 
 @contextmanager
-def folder(out: str | None, names: tuple[str, ...], *, force: bool) -> Iterator[Path | None]:
-    """Make a folder and see that it takes files, before any work; leave no empty one behind.
+def _telling(path: Path, so_far: str = "") -> Iterator[None]:
+    """Say which file cannot be written, and what was done so far."""
+    try:
+        yield
+    except WriteError:
+        raise
+    except OSError as error:
+        end = f"; {so_far}" if so_far else ""
+        raise WriteError(f"cannot write {path}: {one_line(error)}{end}") from error
 
-    When all is done, results of an earlier run that have other names than ``names`` are removed.
+
+@contextmanager
+def folder(out: str | None, names: tuple[str, ...], *, force: bool) -> Iterator[ResultFolder | None]:
+    """Make a folder and see that it takes files, before any work; leave no empty one behind.
 
     Raises
     ------
     TableError
         If it cannot be written into, or holds results already and ``force`` is False.
+    Interrupted
+        After Ctrl-C, where some files were written.
     """
     if out is None:
         yield None
@@ -60,31 +185,43 @@ def folder(out: str | None, names: tuple[str, ...], *, force: bool) -> Iterator[
     if not out:
         raise TableError("--out names no folder: write one, . for the one that you are in")
     place = Path(out)
-    made = not place.exists()
-    there = [name for name in RESULTS if (place / name).exists()]
-    if there and not force:
-        raise TableError(
-            f"{place} holds {', '.join(there)} already: --force overwrites, or name another --out"
-        )
+    made = _is_made(place, force=force)
+    results = ResultFolder(place, names, force)
     try:
+        yield results
+    except KeyboardInterrupt as error:
+        if results.written:
+            raise Interrupted(results.told()) from error
+        raise
+    finally:
+        with suppress(OSError):  # it holds something
+            if made:
+                place.rmdir()
+    if results.removed:
+        say(f"removed {', '.join(results.removed)} of an earlier run from {place}")
+
+
+def _results_in(place: Path) -> list[str]:
+    return [name for name in RESULTS if (place / name).exists()]
+
+
+def _is_made(place: Path, *, force: bool) -> bool:
+    """Make a folder, if there is none; refuse one whose results are not to be overwritten, or cannot be."""
+    try:
+        made = not place.exists()
+        there = _results_in(place)
+        folders = [name for name in there if (place / name).is_dir()]
+        if folders:
+            raise TableError(f"cannot write {place / folders[0]}: it is a folder; name another --out")
+        if there and not force:
+            raise TableError(
+                f"{place} holds {', '.join(there)} already: --force overwrites, or name another --out"
+            )
         place.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=place).close()
     except OSError as error:
         raise TableError(f"cannot write into {place}: {error.strerror}") from error
-    try:
-        yield place
-        _remove([place / name for name in there if name not in names])
-    finally:
-        if made and not any(place.iterdir()):
-            place.rmdir()
-
-
-def _remove(others: list[Path]) -> None:
-    """Remove what an earlier run has left beside new results, and say so."""
-    for path in others:
-        path.unlink()
-    if others:
-        say(f"removed {', '.join(path.name for path in others)} of an earlier run from {others[0].parent}")
+    return made
 
 
 @contextmanager
@@ -94,11 +231,13 @@ def writable(out: str | None, *, force: bool) -> Iterator[Path | None]:
         yield None
         return
     path = Path(out)
-    if path.is_dir():
-        raise TableError(f"cannot write {path}: it is a folder")
-    if path.exists() and not force:
-        raise TableError(f"{path} exists already: --force overwrites it")
     try:
+        with suppress(FileNotFoundError):
+            path.stat()  # tells that a name is too long, which exists() of Python 3.14 does not
+        if path.is_dir():
+            raise TableError(f"cannot write {path}: it is a folder")
+        if path.exists() and not force:
+            raise TableError(f"{path} exists already: --force overwrites it")
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:
         raise TableError(f"cannot write {path}: {error.strerror}") from error

@@ -29,6 +29,7 @@ from onefit.cli.coefficients import TOP
 from onefit.cli.dataset import Passed, open_passes
 from onefit.cli.encodings import known_encoding
 from onefit.cli.errors import TableError, naming
+from onefit.cli.files import ResultFolder
 from onefit.cli.meaning import Format
 from onefit.cli.printed import say
 from onefit.cli.progress import Progress
@@ -135,7 +136,7 @@ def tune_stream(path: Path, roles: Roles, asked: Format, wish: Any) -> None:
         if folder is not None:
             with progress.stage("writing"):
                 _write(folder, tuned, path.name, roles)
-            say(f"wrote {', '.join(files.IN_PASSES)} to {folder}")
+            say(f"wrote {', '.join(folder.written)} to {folder.place}")
 
 
 def _refuse(roles: Roles, wish: Any) -> None:
@@ -238,7 +239,7 @@ def _tell(tuned: Tuned, source: str, notes: tuple[str, ...], left_out: list[tupl
     say(str(best))
 
 
-def _write(folder: Path, tuned: Tuned, source: str, roles: Roles) -> None:
+def _write(folder: ResultFolder, tuned: Tuned, source: str, roles: Roles) -> None:
     """The model before all else; predictions row by row, in one more pass."""
     named = copy.copy(tuned.scaler)
     named.feature_names_in_ = np.array(tuned.names, dtype=object)
@@ -251,10 +252,10 @@ def _write(folder: Path, tuned: Tuned, source: str, roles: Roles) -> None:
         "together": None,
         "passes": True,
     }
-    files.write(folder / "model.skops", saved.dumps(pipeline, card))
-    files.write(folder / "coefficients.csv", results.csv_bytes(tuned.coefficients))
-    tuned.best.loo_.rows_to(folder / "predictions.parquet")
-    files.write(folder / "summary.json", _summary(tuned, source, roles))
+    folder.write("model.skops", saved.dumps(pipeline, card))
+    folder.write("coefficients.csv", results.csv_bytes(tuned.coefficients))
+    folder.fill("predictions.parquet", tuned.best.loo_.rows_to)
+    folder.write("summary.json", _summary(tuned, source, roles))
 
 
 def _summary(tuned: Tuned, source: str, roles: Roles) -> bytes:

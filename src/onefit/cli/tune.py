@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from onefit.cli import families, files, report, results, saved, structure, trust
 from onefit.cli.choices import CLASSES, SUITED
 from onefit.cli.coefficients import TOP
 from onefit.cli.comparison import Ranking
-from onefit.cli.errors import Interrupted, TableError, naming, require_column
+from onefit.cli.errors import TableError, naming, require_column
+from onefit.cli.files import ResultFolder
 from onefit.cli.intervals import keep
 from onefit.cli.meaning import Format, Source
 from onefit.cli.printed import say
@@ -55,7 +55,7 @@ def tune_file(file: str, roles: Roles, asked: Format, wish: Wish) -> None:
             tune_frame(source, Path(file).name, roles, wish, folder)
 
 
-def tune_frame(source: Source, name: str, roles: Roles, wish: Wish, folder: Path | None) -> None:
+def tune_frame(source: Source, name: str, roles: Roles, wish: Wish, folder: ResultFolder | None) -> None:
     """Tune on a table that was read."""
     task = _task(wish, source.frame, roles.target)
     table = split(source.frame, roles, task)
@@ -66,26 +66,22 @@ def tune_frame(source: Source, name: str, roles: Roles, wish: Wish, folder: Path
     comparison = tuning.tuned(prepared, name, wish.model, progress, told)
     comparison = replace(comparison, read=source.notes)
     pipeline = Pipeline([("preprocessing", prepared.columns), ("model", comparison.best.model)])
-    written: list[str] = []
-    try:
-        if folder is not None:
-            with progress.stage("writing"):
-                _write_first(folder, comparison, pipeline, source.format, written)
-        with progress.stage("second look"):
-            suspects = _suspects(source.frame, table, roles)
-            comparison = tuning.together(comparison, suspects, source.frame)
-        tell(comparison)
-        with progress.stage("audit", talks=m > 0):
-            comparison = replace(comparison, audit=tuning.audited(pipeline, comparison, m, told))
-        for line in (*trust.about_audit(comparison), *trust.first_cautions(comparison)):
-            say(line)
-        if folder is not None:
-            with progress.stage("report"):
-                _write_all(folder, _last(comparison), written)
-    except KeyboardInterrupt as error:
-        raise Interrupted(_what_is_there(folder, written)) from error
     if folder is not None:
-        say(f"wrote {', '.join(written)} to {folder}")
+        with progress.stage("writing"):
+            _write_first(folder, comparison, pipeline, source.format)
+    with progress.stage("second look"):
+        suspects = _suspects(source.frame, table, roles)
+        comparison = tuning.together(comparison, suspects, source.frame)
+    tell(comparison)
+    with progress.stage("audit", talks=m > 0):
+        comparison = replace(comparison, audit=tuning.audited(pipeline, comparison, m, told))
+    for line in (*trust.about_audit(comparison), *trust.first_cautions(comparison)):
+        say(line)
+    if folder is not None:
+        with progress.stage("report"):
+            folder.write("summary.json", results.summary(comparison, onefit.__version__))
+            folder.write("report.html", report.render(comparison, onefit.__version__).encode())
+        say(f"wrote {', '.join(folder.written)} to {folder.place}")
 
 
 def _task(wish: Wish, frame: pd.DataFrame, target: str) -> str:
@@ -137,9 +133,7 @@ def tell(comparison: Ranking) -> None:
 # --- writing ---------------------------------------------------------------------------------------
 
 
-def _write_first(
-    folder: Path, comparison: Ranking, pipeline: Pipeline, format_: Format, written: list[str]
-) -> None:
+def _write_first(folder: ResultFolder, comparison: Ranking, pipeline: Pipeline, format_: Format) -> None:
     """The model before all else, then what is cheap."""
     best, table = comparison.best, comparison.table
     card = {
@@ -153,32 +147,9 @@ def _write_first(
         "intervals": keep(best.estimate, best.judged, table.y, len(comparison.feature_names)),
     }
     rows = results.predictions(table, best.judged, best.estimate, together=best.judged.together)
-    made: dict[str, Callable[[], bytes]] = {
-        "model.skops": lambda: saved.dumps(pipeline, card),
-        "coefficients.csv": lambda: results.csv_bytes(comparison.coefficients.frame),
-        "predictions.csv": lambda: results.csv_bytes(rows),
-    }
-    _write_all(folder, made, written)
-
-
-def _last(comparison: Ranking) -> dict[str, Callable[[], bytes]]:
-    return {
-        "summary.json": lambda: results.summary(comparison, onefit.__version__),
-        "report.html": lambda: report.render(comparison, onefit.__version__).encode(),
-    }
-
-
-def _write_all(folder: Path, made: dict[str, Callable[[], bytes]], written: list[str]) -> None:
-    for name, content in made.items():
-        files.write(folder / name, content())
-        written.append(name)
-
-
-def _what_is_there(folder: Path | None, written: list[str]) -> str:
-    if folder is None or not written:
-        return "nothing was written"
-    missing = [name for name in files.IN_MEMORY if name not in written]
-    return f"{folder} holds {', '.join(written)}; {', '.join(missing)} not written"
+    folder.write("model.skops", saved.dumps(pipeline, card))
+    folder.write("coefficients.csv", results.csv_bytes(comparison.coefficients.frame))
+    folder.write("predictions.csv", results.csv_bytes(rows))
 
 
 def demo(place: str) -> None:

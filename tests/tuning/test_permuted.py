@@ -105,7 +105,7 @@ def test_a_constant_response_has_nothing_to_explain():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="n_permutations must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="n_permutations must be a whole number, at least 1, got 0"):
         Permutation(0)
     balanced = LogisticRegression(class_weight="balanced")
     search = onefit.GradientSearchCV(balanced, {"C": (1e-2, 1e2)}, risk=Permutation(3))

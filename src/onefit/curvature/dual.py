@@ -91,12 +91,17 @@ class RowKernel:
         own = self.plain.diagonal() - 2.0 * self._along + self.share @ self._along
         return np.asarray(own / self.hessian[0])
 
+    @cached_property
+    def flat_columns(self) -> Array:
+        """G of the rows whose leverage is too faint, which every product with H takes: (n, r)."""
+        return self.columns(self.flat)
+
     def columns(self, rows: Index) -> Array:
         """Some columns of G: (n, r)."""
         if self.plain is None or "gram" in self.__dict__:
-            return self.gram[:, rows]
+            return self.gram[rows].T  # of a symmetric matrix: rows are had at once
         centre = self._along - self.share @ self._along
-        own: Array = self.plain[rows].T  # of a symmetric matrix: rows are had at once
+        own: Array = self.plain[rows].T
         own -= self._along[rows] + centre[:, None]
         own /= self.hessian[0]
         return own
@@ -192,7 +197,7 @@ class Dual(OfColumns):
             explained[self._rows.bent] = 1.0 - _linalg.inverse_diagonal(L).astype(np.float64, copy=False)
             forms[well] = explained[well] / self.d[well]
         if flat.size:
-            across = np.ascontiguousarray(self._rows.columns(flat).T[:, self._rows.bent] * self._rows.root)
+            across = np.ascontiguousarray(self._rows.flat_columns.T[:, self._rows.bent] * self._rows.root)
             half = _linalg.half_solve(L, across.astype(L.dtype, copy=False))
             forms[flat] -= np.einsum("ij,ij->i", half, half, dtype=np.float64)
         return forms + self._offset
@@ -239,7 +244,7 @@ class Dual(OfColumns):
         flat, v = self._rows.flat, rows.reshape(self.n, -1)
         with np.errstate(divide="ignore", invalid="ignore"):
             inverse = np.where(self._rows.well, 1.0 / self.d, 0.0)[:, None]
-        across = self._rows.columns(flat)
+        across = self._rows.flat_columns
         inside = inverse * v - _linalg.product(across, v[flat])
         explained = (inverse > 0) * v - self._explained(inside)
         found = inverse * explained
@@ -268,7 +273,7 @@ class Dual(OfColumns):
             spread[np.ix_(self._rows.bent, self._rows.bent)] = inverse
             inverse = spread
         scale[self._rows.bent] = 1.0 / self._rows.root
-        scale, of_flat = scale.astype(precision), self._answer(self._rows.columns(flat)).astype(precision)
+        scale, of_flat = scale.astype(precision), self._answer(self._rows.flat_columns).astype(precision)
         for columns in self._some_of(self.n):
             own = rows[columns]
             block = inverse[:, columns] * -scale[:, None]
@@ -288,7 +293,7 @@ class Dual(OfColumns):
         explained, flat = self._explained(along), self._rows.flat
         with np.errstate(divide="ignore", invalid="ignore"):
             found = explained / self.d[:, None]
-        found[flat] = along[flat] - _linalg.product(self._rows.columns(flat).T, explained)
+        found[flat] = along[flat] - _linalg.product(self._rows.flat_columns.T, explained)
         return found
 
     def responses(self) -> Direction:

@@ -23,7 +23,7 @@ from onefit.fit import Fit
 from onefit.leave_out.draws import NEGLIGIBLE
 from onefit.leave_out.follow import cost as following
 from onefit.leave_out.follow import has_paths
-from onefit.leave_out.frame import FEWEST, is_regular
+from onefit.leave_out.frame import FEWEST, Frame, is_regular
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.parts import tell_by_parts
 from onefit.leave_out.patterns import step_is_exact
@@ -128,8 +128,12 @@ def leave_out(
 
 
 def _take_probes(state: State, yardstick: Yardstick) -> None:
-    """Take as many probes as what may be left open asks for: few compared strengths."""
+    """Take as many probes as what may be left open asks for, unless a sample asks for a factor anyway."""
     if state.step is None or state.estimate is None:
+        return
+    frame = Frame.of(state, yardstick, state.room)
+    if frame.asks_for_factor(frame.fewest):
+        state.take_factor()
         return
     room = allowed(state.found, yardstick, state.max_error, np.ones(state.found.count))
     try:

@@ -11,7 +11,7 @@ import numpy as np
 
 from onefit._typing import Array, Index, Mask
 from onefit.cost import Work
-from onefit.curvature import Curvature, Direction, Iterated
+from onefit.curvature import Curvature, Direction, Iterated, in_single
 from onefit.curvature.iterated import PROBES
 from onefit.fit import Fit
 from onefit.leave_out import dual, led_rows, proximal
@@ -91,7 +91,7 @@ class State:
     def take_factor(self) -> None:
         """Begin again with a factor, where what estimates leave open is too much."""
         assert self.estimate is not None
-        anew = State.of(self.fit, None, self.estimate.inner, None, self.max_error)
+        anew = State.of(self.fit, None, in_single(self.estimate.inner), None, self.max_error)
         self.found, self.step = anew.found, anew.step
         for known in ("_ways", "_off", "_singles"):  # with a factor there are others
             self.__dict__.pop(known, None)

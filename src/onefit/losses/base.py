@@ -112,6 +112,10 @@ class Loss(Parametrised, ABC):
     def hessian(self, y: Array, eta: Array) -> Array:
         """Second derivative in ``eta``: its shape, or (n, c, c) for a coupled loss."""
 
+    def rank(self, n_outputs: int) -> int:
+        """Largest rank of the second derivatives of a row in what it couples, above which no leverage is."""
+        return 1
+
     @abstractmethod
     def third(self, y: Array, eta: Array) -> Array:
         """Third derivative in ``eta``: its shape, or (n, c, c, c) for a coupled loss."""

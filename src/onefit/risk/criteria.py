@@ -20,7 +20,7 @@ from onefit.fit import Fit
 from onefit.leave_out.result import LeftOut
 from onefit.metrics import LinearMetric
 from onefit.risk.dual_route import left_out_by_dual
-from onefit.risk.leverages import largest_leverage, with_own_leverages
+from onefit.risk.leverages import with_own_leverages
 from onefit.risk.means import mean_and_error
 
 
@@ -147,7 +147,8 @@ class GCV(InSample):
     def _value(
         self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array, training: float
     ) -> float:
-        most = np.count_nonzero(weights) * largest_leverage(left_out.fit.problem)
+        problem = left_out.fit.problem
+        most = np.count_nonzero(weights) * problem.loss.rank(problem.n_outputs)
         kept = 1.0 - left_out.effective_df / most
         return float(training / kept**2) if kept > 0 else np.inf
 

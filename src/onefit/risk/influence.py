@@ -21,12 +21,12 @@ import numpy as np
 
 from onefit import _linalg
 from onefit._typing import Array, Design, Index
-from onefit.curvature import Direction, factor
+from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out.departure import RowDepartures
-from onefit.leave_out.step import leverages_of
 from onefit.losses import Tweedie, UnitDispersion
 from onefit.pieces import Pieces
+from onefit.risk.leverages import own_leverages
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,19 +124,13 @@ def influence(
     leverages, parts, are_apart = departures.left_out.leverages, [(departures, df)], False
     if fit.problem.is_apart and fit.problem.n_outputs > 1:
         outputs, are_apart = [departures.of_output(k) for k in range(fit.problem.n_outputs)], True
-        parts = [(own, _degrees_of_freedom(own)) for own in outputs]
+        parts = [(own, float(own_leverages(own.fit).sum())) for own in outputs]
     each = [_moves(own, own_df, keep=top is None) for own, own_df in parts]
     distance = np.mean([moves.distance for moves in each], axis=0)
     rows = None if top is None else np.argsort(-distance, kind="stable")[:top]
     pairs = zip(parts, each, strict=True)
     dfbetas = [_dfbetas(own, moves, rows, constant=constant) for (own, _), moves in pairs]
     return RowInfluence(distance, np.stack(dfbetas, axis=1) if are_apart else dfbetas[0], leverages)
-
-
-def _degrees_of_freedom(departures: RowDepartures) -> float:
-    fit = departures.fit
-    own = departures.curvature if fit.problem.usual_shrink == 1.0 else factor(fit)  # not that of refits
-    return float(leverages_of(fit, own.quadratic_forms()).sum())
 
 
 def _moves(departures: RowDepartures, df: float, *, keep: bool) -> _Moves:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from onefit._typing import Array
 from onefit.curvature import factor
+from onefit.fit import Fit
 from onefit.leave_out import LeftOut
 from onefit.leave_out.step import leverages_of
-from onefit.losses import CoupledLoss
-from onefit.problem import Problem
 
 TOLD = 1e-4  # share of a leverage that makes no difference
 
@@ -34,9 +34,9 @@ def with_own_leverages(left_out: LeftOut) -> LeftOut:
     are_own = left_out.sets is not None or shrink == 1.0 or fit.problem.loss.has_kinks
     if are_own or left_out.doubt is not None or 1.0 - shrink < TOLD:
         return left_out
-    return replace(left_out, leverages=leverages_of(fit, factor(fit).quadratic_forms()))
+    return replace(left_out, leverages=own_leverages(fit))
 
 
-def largest_leverage(problem: Problem) -> int:
-    """Return what no leverage of a row exceeds: 1, or of coupled outputs the rank of their curvature."""
-    return problem.loss.rank(problem.n_outputs) if isinstance(problem.loss, CoupledLoss) else 1
+def own_leverages(fit: Fit) -> Array:
+    """Those with all of the penalty: (n,)."""
+    return leverages_of(fit, factor(fit).quadratic_forms())

@@ -25,7 +25,7 @@ from onefit.metrics import LinearMetric, SquaredError
 from onefit.problem import Problem
 from onefit.readers import Reading
 from onefit.risk.judging import yardstick
-from onefit.risk.leverages import largest_leverage, with_own_leverages
+from onefit.risk.leverages import with_own_leverages
 from onefit.risk.named import Permutation
 from onefit.risk.permutation import draw_permutations
 from onefit.solvers.newton import Solution
@@ -229,7 +229,7 @@ class GeneralisedJudge(Judge):
 
     def judge(self, problem: Problem, starts: list[Fit], *, gradient: bool) -> Judged:
         fit, curvature = solved_from(problem, starts)
-        n = int(np.count_nonzero(problem.weights)) * largest_leverage(problem)
+        n = int(np.count_nonzero(problem.weights)) * problem.loss.rank(problem.n_outputs)
         if self.has_gradient(problem):
             df = float(np.sum(fit.hessian * curvature.quadratic_forms()))
         else:  # kinks of the loss and several outputs have degrees of freedom of their own

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import onefit
 from onefit.curvature import Direction, factor
 from onefit.exceptions import UnreliableWarning
 from onefit.fit import Fit
-from onefit.leave_out import leave_out, refit
+from onefit.leave_out import leave_out, prove, refit
 from onefit.leave_out.prove import bound_at, is_blind
 from onefit.leave_out.stages import State
 from onefit.losses import Huber, Logistic, Squared
@@ -17,6 +18,7 @@ from onefit.penalties import L1, L2, GroupLasso
 from onefit.problem import Problem
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
+from onefit.solvers.truncated import WithoutFactor
 
 
 def fit_of_dummies(level_of_one_class, strength=1e-25):
@@ -71,6 +73,25 @@ def test_a_step_that_is_not_short_is_bounded_by_the_curvature(penalty):
         bounds, off = bound_at(Solution(near, factor(near)), np.arange(60)), np.abs(near.eta - fit.eta)
         assert np.all(off <= bounds)
         assert bounds.max() <= 3.0 * off.max()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_step_is_told_by_products_where_nobody_has_made_a_factor(weighted, intercept, monkeypatch):
+    rng = np.random.default_rng(1)
+    X = sp.random(80, 300, density=0.1, format="csr", random_state=1)
+    y = (X @ rng.normal(size=300) + 0.3 * rng.logistic(size=80) > 0).astype(float)
+    weights = rng.uniform(0.5, 2.0, 80) if weighted else np.ones(80)
+    fit = solve(Fit.at_start(Problem(Logistic(), L2(0.1), X, y, weights, np.array(intercept)))).fit
+    near = fit.moved(fit.coef + 1e-10 * rng.normal(size=300), fit.intercept)
+    K = factor(near)
+    monkeypatch.setattr(prove, "preconditioner", lambda fit, _: WithoutFactor(fit))
+    bounds = bound_at(Solution(near, K), np.arange(80))
+    assert not K.is_factored
+    assert np.all(np.abs(near.eta - fit.eta) <= bounds)
+    monkeypatch.setattr(prove, "preconditioner", lambda *_: None)
+    by_factor = bound_at(Solution(near, factor(near)), np.arange(80))
+    np.testing.assert_allclose(bounds, by_factor, atol=5e-3 * by_factor.max())
 
 
 def test_a_refit_that_nothing_proves_begins_anew(monkeypatch):

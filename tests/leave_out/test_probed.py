@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
 import onefit
 from onefit import LogisticLOO
-from onefit.curvature import Dual
+from onefit.curvature import Dual, InSingle
 from onefit.fit import Fit
 from onefit.leave_out import engine, leave_out
 from onefit.leave_out.chords import FoldProblems
@@ -170,3 +170,21 @@ def test_once_there_is_a_factor_rows_are_stepped_with_it(monkeypatch):
     exact = leave_out(fit, max_error=0.0)
     off = np.abs(state.found.eta - exact.eta)[rows]
     assert np.all(off <= state.found.bounds[rows] + exact.bounds[rows])
+
+
+def test_a_factor_that_a_sample_asks_for_is_made_in_single_precision_before_more_probes(monkeypatch):
+    monkeypatch.setattr(Frame, "asks_for_factor", lambda *_: True)
+    monkeypatch.setattr(engine, "as_close_as_asked", None)
+    X, eta, rng = table()
+    y = (eta + rng.logistic(size=len(eta)) > 0).astype(float)
+    fit = solve(Fit.at_start(Problem(Logistic(), L2(0.5), X, y, np.ones(len(y)), np.array(True)))).fit
+    judge = yardstick(LogLoss(np.array([0, 1])), y, None)
+    state = engine.begin(fit, None, judge)
+    assert state.estimate is not None
+    found = leave_out(fit, None, 0.3, yardstick=judge, for_bounds=0.0, begun=state)
+    assert isinstance(state.step.curvature, InSingle)
+    exact = leave_out(fit, max_error=0.0)
+    told, truth = (judge.losses(one.rows, one.eta) for one in (found, exact))
+    difference, error = (0.0, 0.0) if found.correction is None else found.correction[:2]
+    allowed_error = max(error, 0.3 * truth.std() / np.sqrt(len(y)))
+    assert abs(told.mean() + difference - truth.mean()) <= allowed_error

@@ -411,7 +411,7 @@ def test_threads_share_the_blocks_of_a_pass(model, monkeypatch):
     assert shared.loo_.value == alone.loo_.value
     assert np.array_equal(shared.risk_path_, alone.risk_path_)
     X[4500, 3] = np.nan
-    with pytest.raises(ValueError, match=r"block 4 \(rows 4000 to 4999\) has NaN in column 3, row 500"):
+    with pytest.raises(ValueError, match=r"block 4 \(rows 4000 to 4999\) has NaN in column 3, row 4500:"):
         shared.fit(ArraySource(X, y, w, rows=1000))
 
 

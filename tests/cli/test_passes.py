@@ -265,3 +265,29 @@ def test_what_first_comes_after_the_rows_that_are_looked_at(
     task = ["--task", "regression" if target == "y" else "binary"]
     told = said(capsys, text(tmp_path, frame), *drops, *task, target=target, code=2)
     assert message in told
+
+
+def test_names_of_rows_and_of_no_column_are_read_as_in_memory(tmp_path, capsys):
+    frame = table()
+    lines = frame.to_csv(index=False, header=False).splitlines()
+    file = tmp_path / "t.csv"
+
+    def written(header, before="", after=""):
+        rows = [f"{before.format(k)}{line}{after}" for k, line in enumerate(lines)]
+        file.write_text("\n".join([header, *rows]) + "\n")
+        return file
+
+    told = said(capsys, written("a, b,y", "{}5,"), "--model", "ridge", "--drop", "Unnamed: 0")
+    assert "note: the header is one cell short: rows begin with their names, read as 'Unnamed: 0'" in told
+    assert "300 rows, 2 columns" in told
+    told = said(capsys, written("a,b,y", "r{},"), "--model", "ridge", code=2)
+    assert "of numbers alone, which 'Unnamed: 0' is not: leave out by --drop" in told
+    told = said(capsys, written("a,b,y,", "r{},"), code=2)
+    assert (
+        "t.csv: the header ends in an empty cell, and 'a' holds r0, r1, … (300 in all), as names of rows"
+        in told
+    )
+    told = said(capsys, written("a,b,y", "", ","), code=2)
+    assert "t.csv: rows have empty cells beyond the columns of the header: take them off, or raise" in told
+    told = said(capsys, written("a,a,y"), code=2)
+    assert "t.csv: columns 1 and 2 are both named 'a': rename one of them" in told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,10 +13,20 @@ import pyarrow.csv
 import pyarrow.dataset as ds
 
 from onefit.cli import marks
+from onefit.cli.encodings import UTF8, known_encoding
 from onefit.cli.errors import TableError, listed, require_column
 from onefit.cli.meaning import Format
 from onefit.cli.numerals import PLAIN, Numerals, are_codes, read_numbers
-from onefit.cli.reading import PARQUET, head_of, separator_of
+from onefit.cli.reading import (
+    PARQUET,
+    Header,
+    cells_of,
+    head_of,
+    header_of,
+    refuse_shifted,
+    refuse_twice,
+    separator_of,
+)
 from onefit.cli.table import Roles
 from onefit.cli.target import never_known
 from onefit.sources.table import is_number, without_decimals
@@ -58,10 +68,12 @@ def open_passes(path: Path, roles: Roles, asked: Format) -> Passed:
     TableError
         A column is not there or not of numbers, or there are no rows with a target.
     """
-    cells = pd.DataFrame() if _is_parquet(path) else _cells(path, asked, roles)
+    known = asked if _is_parquet(path) else _known(path, asked)
+    header = Header(()) if _is_parquet(path) else _header(path, known)
+    cells = pd.DataFrame() if _is_parquet(path) else _cells(path, known, header)
     labels, said = _labels(cells, roles.target)
-    dataset = _parquet(path) if _is_parquet(path) else _text(path, asked, labels)
-    schema = dataset.schema
+    dataset = _parquet(path) if _is_parquet(path) else _text(path, known, header, labels)
+    schema, said = dataset.schema, (*header.notes, *said)
     for name in (roles.target, roles.weights, *roles.drop, *roles.keep):
         if name is not None:
             require_column(schema.names, name)
@@ -100,25 +112,28 @@ def _head(dataset: ds.Dataset, target: str) -> pd.Series:
 # --- text ------------------------------------------------------------------------------------------
 
 
-def _how(path: Path, asked: Format) -> tuple[str, str]:
-    """Separator and encoding."""
-    encoding = asked.encoding or "utf-8"
-    return asked.separator or separator_of(head_of(path, encoding)), encoding
-
-
-def _cells(path: Path, asked: Format, roles: Roles) -> pd.DataFrame:
-    """The first rows as text; of columns that nobody looks at none."""
-    separator, encoding = _how(path, asked)
-    return pd.read_csv(
-        path,
-        sep=separator,
-        encoding=encoding,
-        dtype=str,
-        nrows=HEAD,
-        keep_default_na=False,
-        na_values=[""],
-        usecols=lambda name: name not in roles.drop,
+def _known(path: Path, asked: Format) -> Format:
+    """With separator and encoding."""
+    encoding = known_encoding(asked.encoding or "utf-8")
+    return replace(
+        asked, separator=asked.separator or separator_of(head_of(path, encoding)), encoding=encoding
     )
+
+
+def _header(path: Path, known: Format) -> Header:
+    header = header_of(path, known)
+    refuse_twice(list(header.names), path)
+    if header.goes_on:
+        raise TableError(f"rows have empty cells beyond the columns of the header: take them off, {ELSE}")
+    return header
+
+
+def _cells(path: Path, known: Format, header: Header) -> pd.DataFrame:
+    """The first rows as text."""
+    cells = cells_of(path, known, header, dtype=str, nrows=HEAD, keep_default_na=False, na_values=[""])
+    cells.columns = pd.Index(header.names)
+    refuse_shifted(path, header, cells)
+    return cells
 
 
 def _labels(cells: pd.DataFrame, target: str) -> tuple[set[str], tuple[str, ...]]:
@@ -132,15 +147,18 @@ def _labels(cells: pd.DataFrame, target: str) -> tuple[set[str], tuple[str, ...]
     return {*words, *(set(found.dropna()) & set(marks.MISSING))}, said
 
 
-def _text(path: Path, asked: Format, labels: set[str]) -> ds.Dataset:
-    separator, _ = _how(path, asked)
+def _text(path: Path, known: Format, header: Header, labels: set[str]) -> ds.Dataset:
     missing = [mark for mark in ("", *marks.MISSING) if mark not in labels]
     text = ds.CsvFileFormat(
-        parse_options=pyarrow.csv.ParseOptions(delimiter=separator),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=str(known.separator)),
         convert_options=pyarrow.csv.ConvertOptions(
-            decimal_point=asked.decimal or ".", null_values=missing, strings_can_be_null=True
+            decimal_point=known.decimal or ".", null_values=missing, strings_can_be_null=True
         ),
-        read_options=pyarrow.csv.ReadOptions(encoding=asked.encoding or "utf8"),
+        read_options=pyarrow.csv.ReadOptions(
+            encoding="utf8" if known.encoding == UTF8 else known.encoding,
+            column_names=header.names,
+            skip_rows_after_names=1,
+        ),
     )
     return ds.dataset(str(path), format=text)
 

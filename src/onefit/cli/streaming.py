@@ -27,7 +27,6 @@ from onefit.cli import families, files, results, saved, words
 from onefit.cli.choices import COMPARED
 from onefit.cli.coefficients import TOP
 from onefit.cli.dataset import Passed, open_passes
-from onefit.cli.encodings import known_encoding
 from onefit.cli.errors import TableError, naming
 from onefit.cli.files import ResultFolder
 from onefit.cli.meaning import Format
@@ -117,8 +116,6 @@ def tune_stream(path: Path, roles: Roles, asked: Format, wish: Any) -> None:
         Something was asked for, or is in the table, that needs all rows at once.
     """
     _refuse(roles, wish)
-    if asked.encoding:
-        known_encoding(asked.encoding)
     with files.folder(wish.out, files.IN_PASSES, force=wish.force) as folder, naming(path, PASSES):
         table = open_passes(path, roles, asked)
         task = _task(table, roles.target, wish)

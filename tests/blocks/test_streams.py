@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 import warnings
@@ -30,10 +31,12 @@ from sklearn.preprocessing import StandardScaler
 
 import onefit
 from onefit import ElasticNetLOO, GeneralizedLinearLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+from onefit._whole_file import BEGUN
 from onefit.blocks import Block, block_length
 from onefit.blocks.curved import CurvedSolver
 from onefit.blocks.models import Models
 from onefit.blocks.rows import RowSample, SampledRows, rows_of_sample, summarise
+from onefit.blocks.written import write_rows
 from onefit.cost import is_tall
 from onefit.losses import Gamma, Logistic, Poisson, Tweedie
 from onefit.metrics import Deviance, LogLoss
@@ -286,6 +289,29 @@ def test_rows_go_to_a_file(tmp_path):
     assert np.allclose(found["leverage"], here.leverages, rtol=1e-8)
     assert np.mean(found["loss"]) == pytest.approx(model.loo_.value, rel=1e-10)
     assert np.all(np.asarray(found["bound"]) >= 0)
+
+
+def test_rows_of_a_pass_that_fails_leave_the_file_as_it_was(tmp_path):
+    pytest.importorskip("pyarrow.parquet", reason="Parquet files need pyarrow")
+    path, during = tmp_path / "rows.parquet", []
+    path.write_bytes(b"old")
+    (abandoned := tmp_path / f"{BEGUN}x.part").touch()
+    os.utime(abandoned, (0, 0))
+
+    def parts(fails):
+        yield {"y": [1.0, 2.0]}
+        during.extend(one.name for one in tmp_path.iterdir())
+        if fails:
+            raise ValueError("no more")
+        yield {"y": [3.0]}
+
+    with pytest.raises(ValueError, match="no more"):
+        write_rows(path, parts(True))
+    assert path.read_bytes() == b"old"
+    assert sum(name.startswith(BEGUN) for name in during) == 2
+    assert {one.name for one in tmp_path.iterdir()} == {"rows.parquet", abandoned.name}
+    write_rows(path, parts(False))
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_saved_model_leaves_its_source_behind(tmp_path):

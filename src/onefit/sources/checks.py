@@ -9,14 +9,14 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import scipy.sparse as sp
 
-from onefit._typing import Array
+from onefit._typing import Array, Index
 from onefit.blocks import Block
 
 
 class _Called(NamedTuple):
     """How messages call the rows of a block: by their numbers in the whole, where these are known."""
 
-    rows: Sequence[int] | None
+    rows: Sequence[int] | Index | None
 
     def row(self, place: int) -> str:
         return f"row {place} of the block" if self.rows is None else f"row {self.rows[place]}"
@@ -50,7 +50,7 @@ class Layout:
         return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
 
     def named(
-        self, name: str, X: Any, y: Any, weights: Any = None, rows: Sequence[int] | None = None
+        self, name: str, X: Any, y: Any, weights: Any = None, rows: Sequence[int] | Index | None = None
     ) -> tuple[str, Block]:
         """Check a block, and name it.
 

@@ -270,6 +270,14 @@ def test_what_blocks_are_not_enough_for():
         onefit.loo(model, ArraySource(X, y), groups=np.arange(500))
     with pytest.raises(ValueError, match="audit needs all rows at once"):
         onefit.loo(model, ArraySource(X, y), audit=30)
+    for given in (0, 0.01, 1.0):
+        with pytest.raises(ValueError, match="max_error needs all rows at once: leave it out"):
+            onefit.loo(model, ArraySource(X, y), max_error=given)
+        with pytest.raises(ValueError, match="max_error needs all rows at once: leave it out"):
+            onefit.evaluate(model, ArraySource(X, y), None, onefit.risk.LeaveOneOut(), max_error=given)
+    with pytest.raises(TypeError, match="max_error must be a number of standard errors"):
+        onefit.loo(model, ArraySource(X, y), max_error="small")
+    assert onefit.loo(model, ArraySource(X, y), max_error=0.1).n_rows == 500
     with pytest.raises(onefit.NotFittedToDataError, match="far from optimal on these data"):
         onefit.loo(model, ArraySource(X, y[::-1] + 5.0))
 

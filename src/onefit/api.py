@@ -21,7 +21,7 @@ from onefit.optimum import optimum
 from onefit.readers import Reading, read, warn_if_supervised
 from onefit.refitted import GivenSample, audited, by_refits
 from onefit.risk.audit import Lottery
-from onefit.risk.criteria import GCV, Criterion
+from onefit.risk.criteria import Criterion, at_fit
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds, is_grouping, numbers_of
 from onefit.risk.judging import estimate, warn_if_unreliable, yardstick
@@ -279,8 +279,8 @@ def _permuted(risk: Permutation, reading: Reading, left_out: LeftOut, weights: A
     shares = np.ones(left_out.fit.problem.n) if weights is None else weights
     judge = PermutedJudge.of(risk, reading, shares / shares.sum())
     value = judge.judge(left_out.fit.problem, [], gradient=False).value
-    rest = GCV().of(left_out, reading.metric, reading.target, weights)
-    return Criterion("permutation criterion", value, rest.training, rest.effective_df)
+    own, training = at_fit(left_out, reading.metric, reading.target, shares)
+    return Criterion("permutation criterion", value, training, own.effective_df)
 
 
 def _singles(X: Any) -> Folds:

@@ -189,6 +189,8 @@ class TestGrid:
         X, y, _ = sample
         cases = [
             ({"alpha": [1, 2, 3], "tol": (1e-4, 1e-2)}, {}, "'tol' is not"),
+            ({"alpha": []}, {}, "names no value of 'alpha': give a list of values for a grid, or a pair"),
+            ([{"alpha": [1, 2]}, {"alpha": ()}], {}, "names no value of 'alpha'"),
             ({"beta": [1, 2, 3]}, {}, "no hyperparameter 'beta'"),
             (ALPHAS, {"risk": risk.Permutation()}, "give bounds"),
             (ALPHAS, {"scoring": "r2", "risk": risk.GCV()}, "other than GCV"),

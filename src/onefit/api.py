@@ -21,7 +21,7 @@ from onefit.optimum import optimum
 from onefit.readers import Reading, read, warn_if_supervised
 from onefit.refitted import GivenSample, audited, by_refits
 from onefit.risk.audit import Lottery
-from onefit.risk.criteria import GCV, Criterion
+from onefit.risk.criteria import Criterion, at_fit
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.folds import as_folds, is_grouping, numbers_of
 from onefit.risk.judging import estimate, warn_if_unreliable, yardstick
@@ -99,7 +99,7 @@ def loo(
         For the draw.
     max_error : float, default 0.1
         How far the risk may be off, in its standard errors: rows are refined, those that may matter most
-        first, until it is known to be that close.  0 is ``exact=True``.
+        first, until it is known to be that close.  0 is ``exact=True``.  Rows of a source take the default.
     predictions : array-like, optional
         Approximate left-out predictions for the audit of a model without a formula, in place of those of the
         model on its own training rows.
@@ -147,7 +147,9 @@ def loo(
     check_rng(rng)
     source = _source_of(model, X, y, sample_weight)
     if source is not None:
-        return _in_blocks(model, source, groups=groups, exact=exact, audit=audit, predictions=predictions)
+        asked = {"groups": groups, "exact": exact or None, "audit": audit or None, "predictions": predictions}
+        finer = None if check_max_error(max_error) == KNOWN else max_error
+        return _in_blocks(model, source, **asked, max_error=finer)
     sample = GivenSample(model, X, y, sample_weight)
     folds = None if groups is None else as_folds(groups, X, y)
     try:
@@ -188,7 +190,7 @@ def _source_of(model: Any, X: Any, y: Any, sample_weight: Any) -> Rows | None:
 def _in_blocks(model: Any, source: Rows, **asked: Any) -> Any:
     """Leave-one-out over rows that are not held in memory: a ``BlocksEstimate``."""
     for name, value in asked.items():
-        if value is not None and value is not False and not (name == "audit" and value == 0):
+        if value is not None:
             raise ValueError(
                 f"{name} needs all rows at once: leave it out where rows come in blocks, or pass "
                 "arrays in memory"
@@ -277,8 +279,8 @@ def _permuted(risk: Permutation, reading: Reading, left_out: LeftOut, weights: A
     shares = np.ones(left_out.fit.problem.n) if weights is None else weights
     judge = PermutedJudge.of(risk, reading, shares / shares.sum())
     value = judge.judge(left_out.fit.problem, [], gradient=False).value
-    rest = GCV().of(left_out, reading.metric, reading.target, weights)
-    return Criterion("permutation criterion", value, rest.training, rest.effective_df)
+    own, training = at_fit(left_out, reading.metric, reading.target, shares)
+    return Criterion("permutation criterion", value, training, own.effective_df)
 
 
 def _singles(X: Any) -> Folds:

@@ -151,7 +151,7 @@ def test_missing_labels_are_named():
     X, y, _ = table()
     labels = np.where(y > 0, "yes", "no").astype(object)
     labels[207] = None
-    with pytest.raises(ValueError, match=r"target of block 2 .* row 7"):
+    with pytest.raises(ValueError, match=r"target of block 2 .* row 207:"):
         ArraySource(X, labels, rows=100).total(count)
 
 

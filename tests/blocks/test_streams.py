@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 import warnings
@@ -30,10 +31,12 @@ from sklearn.preprocessing import StandardScaler
 
 import onefit
 from onefit import ElasticNetLOO, GeneralizedLinearLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+from onefit._whole_file import BEGUN
 from onefit.blocks import Block, block_length
 from onefit.blocks.curved import CurvedSolver
 from onefit.blocks.models import Models
 from onefit.blocks.rows import RowSample, SampledRows, rows_of_sample, summarise
+from onefit.blocks.written import write_rows
 from onefit.cost import is_tall
 from onefit.losses import Gamma, Logistic, Poisson, Tweedie
 from onefit.metrics import Deviance, LogLoss
@@ -267,6 +270,14 @@ def test_what_blocks_are_not_enough_for():
         onefit.loo(model, ArraySource(X, y), groups=np.arange(500))
     with pytest.raises(ValueError, match="audit needs all rows at once"):
         onefit.loo(model, ArraySource(X, y), audit=30)
+    for given in (0, 0.01, 1.0):
+        with pytest.raises(ValueError, match="max_error needs all rows at once: leave it out"):
+            onefit.loo(model, ArraySource(X, y), max_error=given)
+        with pytest.raises(ValueError, match="max_error needs all rows at once: leave it out"):
+            onefit.evaluate(model, ArraySource(X, y), None, onefit.risk.LeaveOneOut(), max_error=given)
+    with pytest.raises(TypeError, match="max_error must be a number of standard errors"):
+        onefit.loo(model, ArraySource(X, y), max_error="small")
+    assert onefit.loo(model, ArraySource(X, y), max_error=0.1).n_rows == 500
     with pytest.raises(onefit.NotFittedToDataError, match="far from optimal on these data"):
         onefit.loo(model, ArraySource(X, y[::-1] + 5.0))
 
@@ -286,6 +297,29 @@ def test_rows_go_to_a_file(tmp_path):
     assert np.allclose(found["leverage"], here.leverages, rtol=1e-8)
     assert np.mean(found["loss"]) == pytest.approx(model.loo_.value, rel=1e-10)
     assert np.all(np.asarray(found["bound"]) >= 0)
+
+
+def test_rows_of_a_pass_that_fails_leave_the_file_as_it_was(tmp_path):
+    pytest.importorskip("pyarrow.parquet", reason="Parquet files need pyarrow")
+    path, during = tmp_path / "rows.parquet", []
+    path.write_bytes(b"old")
+    (abandoned := tmp_path / f"{BEGUN}x.part").touch()
+    os.utime(abandoned, (0, 0))
+
+    def parts(fails):
+        yield {"y": [1.0, 2.0]}
+        during.extend(one.name for one in tmp_path.iterdir())
+        if fails:
+            raise ValueError("no more")
+        yield {"y": [3.0]}
+
+    with pytest.raises(ValueError, match="no more"):
+        write_rows(path, parts(True))
+    assert path.read_bytes() == b"old"
+    assert sum(name.startswith(BEGUN) for name in during) == 2
+    assert {one.name for one in tmp_path.iterdir()} == {"rows.parquet", abandoned.name}
+    write_rows(path, parts(False))
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_saved_model_leaves_its_source_behind(tmp_path):
@@ -411,7 +445,7 @@ def test_threads_share_the_blocks_of_a_pass(model, monkeypatch):
     assert shared.loo_.value == alone.loo_.value
     assert np.array_equal(shared.risk_path_, alone.risk_path_)
     X[4500, 3] = np.nan
-    with pytest.raises(ValueError, match=r"block 4 \(rows 4000 to 4999\) has NaN in column 3, row 500"):
+    with pytest.raises(ValueError, match=r"block 4 \(rows 4000 to 4999\) has NaN in column 3, row 4500:"):
         shared.fit(ArraySource(X, y, w, rows=1000))
 
 

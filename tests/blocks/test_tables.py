@@ -128,6 +128,51 @@ def test_a_missing_target_names_the_file(folder):
         TableSource(folder, "price").total(lambda block: len(block.y))
 
 
+def test_rows_are_called_by_their_numbers_in_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("onefit.sources.table.block_length", lambda _: 50)
+    for name, message in {
+        "a": r"t.parquet \(rows 200 to 249\) has NaN in column 'a', row 207:",
+        "price": r"the target of .*t.parquet .* is missing or infinite in row 207:",
+        "weight": r"sample_weight of .*t.parquet .* is nan in row 207:",
+    }.items():
+        own = columns()
+        own[name][207] = np.nan
+        pq.write_table(pa.table(own), tmp_path / "t.parquet")
+        with pytest.raises(ValueError, match=message):
+            TableSource(tmp_path, "price", "weight").total(lambda block: len(block.y))
+
+
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_rows_without_a_target_are_passed_over_where_that_is_asked(folder, missing):
+    own = columns(1)
+    places = [0, 130, 299]
+    price = own["price"].tolist()
+    for place in places:
+        price[place] = missing
+    pq.write_table(pa.table(own | {"price": pa.array(price, from_pandas=False)}), folder / "part1.parquet")
+    source = TableSource(folder, "price", "weight", skip_missing=True)
+    found, parts = whole(source), [columns(k) for k in range(3)]
+    assert source.skipped == 3
+    for name, values in found.items():
+        each = [np.delete(part[name], places if k == 1 else []) for k, part in enumerate(parts)]
+        assert np.array_equal(values, np.concatenate(each))
+    own["a"][200] = np.inf
+    pq.write_table(pa.table(own | {"price": pa.array(price, from_pandas=False)}), folder / "part1.parquet")
+    with pytest.raises(ValueError, match="infinity in column 'a', row 200:"):
+        whole(source)
+
+
+@pytest.mark.parametrize("encoding", ["utf8", "latin-1"])
+def test_text_below_numbers_is_named(tmp_path, encoding):
+    rows = ["größe,b,price", *("1,2,3" for _ in range(300_000)), "1,red,3", "1,2,3"]
+    (tmp_path / "table.csv").write_text("\n".join(rows), encoding=encoding)
+    text = ds.CsvFileFormat(read_options=pyarrow.csv.ReadOptions(encoding=encoding))
+    with pytest.raises(
+        ValueError, match=r"table.csv has 'red' in column 'b'.*, where rows before it have numbers"
+    ):
+        whole(TableSource(ds.dataset(tmp_path / "table.csv", format=text), "price"))
+
+
 def test_files_that_differ_are_named(folder):
     rewrite(folder, lambda own: own.pop("b"))
     with pytest.raises(ValueError, match=r"part1.parquet has no column 'b'"):

@@ -217,6 +217,12 @@ class TestConfig:
         assert run(["tune", str(done / "t.csv"), "--config", str(config), "--model", "ridge"]) == 0
         assert "ridge tuned by" in capsys.readouterr().out
 
+    def test_every_option_has_the_name_of_the_command_line(self, done, tmp_path, capsys):
+        config = tmp_path / "onefit.toml"
+        config.write_text('[tune]\ntime = "z"\nmemory-limit = "1G"\nmodel = "ridge"\n[loo]\nexact = true\n')
+        assert run(["tune", str(done / "t.csv"), "--target", "y", "--config", str(config)]) == 0
+        assert "tuned by predicting later rows from earlier ones" in capsys.readouterr().out
+
 
 class TestGroupsOfASavedModel:
     def test_they_are_those_of_the_library(self, done, tmp_path, capsys):

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from builders import town_table
+from onefit._whole_file import BEGUN
 from onefit.cli import files, run, tune
 from onefit.cli.errors import WriteError
 
@@ -135,7 +136,7 @@ class TestTwoRuns:
         assert held(place) == {"model.skops": b"one"}
 
     def test_what_another_is_writing_stays(self, tmp_path):
-        part = tmp_path / f"{files.BEGUN}x.part"
+        part = tmp_path / f"{BEGUN}x.part"
         part.write_bytes(b"half")
         files.write(tmp_path / "a", b"whole")
         assert part.exists()

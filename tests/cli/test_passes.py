@@ -1,15 +1,17 @@
 """Tables that are read in passes: the same columns, marks and notes as of a table in memory."""
 
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from pandas._libs.parsers import STR_NA_VALUES
 
-from onefit.cli import dataset, marks, run, seen
+from onefit.cli import dataset, marks, run, saved, seen
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -124,8 +126,10 @@ def test_marks_in_a_target_mean_what_they_mean_in_memory(tmp_path, capsys):
     frame = table()
     frame["y"] = np.where(frame["y"] > 0, "Yes", "No")
     frame.loc[::9, "y"] = "NA"
-    told = said(capsys, text(tmp_path, frame), code=2)
-    assert "target 'y' is missing in 34 of 300 rows (y is 'NA' in 34 rows: taken as missing" in told
+    told = said(capsys, text(tmp_path, frame), "--model", "logistic")
+    assert "note: y is 'NA' in 34 rows: taken as missing" in told
+    assert "note: 34 rows without a target (y) left out" in told
+    assert "266 rows" in told
     frame["y"] = frame["y"].replace("No", "NA")
     told = said(capsys, text(tmp_path, frame), "--model", "logistic", "--out", tmp_path / "out")
     assert "binary" in told
@@ -182,7 +186,10 @@ def test_numbers_written_in_other_ways_are_told_of(tmp_path, capsys):
     assert "'y' is not: say --decimal ," in said(capsys, alone, code=2)
     grouped = frame.assign(a=[f"{5000 * value:,.2f}" for value in frame["a"]])
     told = said(capsys, text(tmp_path, grouped), code=2)
-    assert "'a' is not: write numbers without ',' between thousands" in told
+    assert "'a' is not: write numbers without ',' between thousands, which are read in memory alone" in told
+    marked = frame.assign(a=[f"{50_000 * value:_.2f}" for value in frame["a"]])
+    told = said(capsys, text(tmp_path, marked), "--thousands", "_", code=2)
+    assert "'a' is not: write numbers without '_' between thousands, which are read in memory alone" in told
 
 
 def test_what_a_model_of_passes_cannot_do_is_said(tmp_path, capsys):
@@ -204,3 +211,83 @@ def test_what_a_model_of_passes_cannot_do_is_said(tmp_path, capsys):
     assert "t.csv: column 'b' is missing in row 7: the model was tuned in passes" in told
     told = refused("predict", out, text(tmp_path, frame[:20].assign(a="x")))
     assert "t.csv: column 'a' holds no number, but 'x', in row 0" in told
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("labels", [(1.5, 2.5), (0.0, 1.0), (0, 1), (1.0, 2.5), (False, True), ("No", "yes")])
+def test_labels_and_rows_without_one_are_as_in_memory(tmp_path, capsys, kind, labels):
+    frame = table()
+    frame["y"] = np.where(frame["y"] > 0, *labels).astype(object)
+    frame.loc[[3, 207, 299], "y"] = None
+    frame = frame.assign(y=frame["y"].infer_objects())
+    file = tmp_path / f"t.{kind}"
+    frame.to_csv(file, index=False) if kind == "csv" else frame.to_parquet(file)
+    words = ["--model", "logistic", "--out"]
+    told = said(capsys, file, *words, tmp_path / "passes")
+    assert "297 rows" in told
+    assert "note: 3 rows without a target (y) left out" in told
+    command = ["tune", file, "--target", "y", "--audit", "0", *words, tmp_path / "memory"]
+    assert run([*map(str, command)]) == 0
+    assert "note: 3 rows without a target (y) left out" in capsys.readouterr().out
+    passes, memory = (saved.load(str(tmp_path / name / "model.skops")) for name in ("passes", "memory"))
+    assert passes.classes_.astype(str).tolist() == memory.classes_.astype(str).tolist()
+    X = frame[["a", "b"]]
+    np.testing.assert_allclose(passes.predict_proba(X), memory.predict_proba(X), atol=0.02)
+    own = pd.read_parquet(tmp_path / "passes" / "predictions.parquet")
+    here = pd.read_csv(tmp_path / "memory" / "predictions.csv", dtype={"y": str})
+    assert own["y"].astype(str).tolist() == here["y"].replace({"true": "True", "false": "False"}).tolist()
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "message"),
+    [
+        ("b", "red", "t.csv has 'red' in column 'b', row 250, where rows before it have numbers: correct it"),
+        ("b", "1,234.5", "t.csv has '1,234.5' in column 'b', row 250"),
+        ("b", "?", "t.csv (rows 246 to 299) has NaN in column 'b', row 250: drop such rows"),
+        ("label", "maybe", "t.csv (rows 246 to 299): target 'label' has a third class, 'maybe', and tables"),
+        ("label", "None", "target 'label' has a third class, 'None'"),
+        ("code", "2", "t.csv (rows 246 to 299): target 'code' has a third class, 2, and tables larger than"),
+        ("late", "1", "class '1' of target 'late' has a single row"),
+        ("late", "0", "target 'late' is '0' in every row: there is nothing to predict"),
+    ],
+)
+def test_what_first_comes_after_the_rows_that_are_looked_at(
+    tmp_path, capsys, monkeypatch, column, cell, message
+):
+    monkeypatch.setattr(dataset, "HEAD", 200)
+    monkeypatch.setattr(pyarrow.csv, "ReadOptions", partial(pyarrow.csv.ReadOptions, block_size=4096))
+    frame = table().assign(late=0)
+    frame["label"], frame["code"] = np.where(frame["y"] > 0, "yes", "no"), (frame["y"] > 0).astype(int)
+    frame = frame.astype(object)
+    frame.loc[250, column] = cell
+    target = "y" if column == "b" else column
+    drops = [word for name in ("y", "label", "code", "late") if name != target for word in ("--drop", name)]
+    task = ["--task", "regression" if target == "y" else "binary"]
+    told = said(capsys, text(tmp_path, frame), *drops, *task, target=target, code=2)
+    assert message in told
+
+
+def test_names_of_rows_and_of_no_column_are_read_as_in_memory(tmp_path, capsys):
+    frame = table()
+    lines = frame.to_csv(index=False, header=False).splitlines()
+    file = tmp_path / "t.csv"
+
+    def written(header, before="", after=""):
+        rows = [f"{before.format(k)}{line}{after}" for k, line in enumerate(lines)]
+        file.write_text("\n".join([header, *rows]) + "\n")
+        return file
+
+    told = said(capsys, written("a, b,y", "{}5,"), "--model", "ridge", "--drop", "Unnamed: 0")
+    assert "note: the header is one cell short: rows begin with their names, read as 'Unnamed: 0'" in told
+    assert "300 rows, 2 columns" in told
+    told = said(capsys, written("a,b,y", "r{},"), "--model", "ridge", code=2)
+    assert "of numbers alone, which 'Unnamed: 0' is not: leave out by --drop" in told
+    told = said(capsys, written("a,b,y,", "r{},"), code=2)
+    assert (
+        "t.csv: the header ends in an empty cell, and 'a' holds r0, r1, … (300 in all), as names of rows"
+        in told
+    )
+    told = said(capsys, written("a,b,y", "", ","), code=2)
+    assert "t.csv: rows have empty cells beyond the columns of the header: take them off, or raise" in told
+    told = said(capsys, written("a,a,y"), code=2)
+    assert "t.csv: columns 1 and 2 are both named 'a': rename one of them" in told

@@ -240,6 +240,19 @@ class TestText:
         with pytest.raises(TableError, match=r"line [23] has more cells than the header: the first line"):
             read(content)
 
+    @pytest.mark.parametrize("names", ["abc", "123"])
+    def test_names_of_rows_below_the_first_column_are_refused(self, read, names):
+        content = "x,y,\n" + "".join(f"{name},{k}.5,{k % 2}\n" for k, name in enumerate(names))
+        with pytest.raises(
+            TableError, match=r"the header ends in an empty cell, and 'x' holds .*, as names of rows"
+        ):
+            read(content)
+
+    @pytest.mark.parametrize("first", ["aab", ["1", "2", "4"], ["1,5", "2,5", "3,5"]])
+    def test_a_last_column_without_a_name_is_one(self, read, first):
+        content = "x;y;\n" + "".join(f"{cell};{k};{k % 2}\n" for k, cell in enumerate(first))
+        assert read(content).frame["Unnamed: 2"].tolist() == [0, 1, 0]
+
 
 class TestDates:
     def test_models_of_earlier_versions_keep_their_clock(self):

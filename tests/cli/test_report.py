@@ -469,6 +469,8 @@ class TestPage:
         found = pictures(compare([LogisticLOO(Cs=[0.1])], numbers().assign(y=y), "y"))
         assert any("日本" in one.title for one in found)
         assert not [one for one in recwarn if "Glyph" in str(one.message)]
+        assert any(re.search("<text[^>]*>[^<]*日本", one.svg) for one in found)  # in the reader's font
+        assert "<text" not in found[0].svg  # of the class no: all letters are ours
 
     def test_flagged_rows_are_listed(self):
         frame = numbers(n=30).assign(rare=np.eye(30)[7])

@@ -123,7 +123,7 @@ def test_the_influence_function_of_rows_on_a_kink_is_none(name):
 @pytest.mark.parametrize("name", WITH_KINKS)
 @pytest.mark.parametrize(
     "risk",
-    [onefit.risk.ALO(), onefit.risk.LinearizedALO(), onefit.risk.InfluenceFunction()],
+    [onefit.risk.GCV(), onefit.risk.ALO(), onefit.risk.LinearizedALO(), onefit.risk.InfluenceFunction()],
     ids=lambda risk: type(risk).__name__,
 )
 def test_one_step_of_a_loss_with_kinks_is_warned_of(name, risk):
@@ -132,6 +132,19 @@ def test_one_step_of_a_loss_with_kinks_is_warned_of(name, risk):
     model = clone(WITH_KINKS[name]).fit(X, y)
     with pytest.warns(onefit.UnreliableWarning, match=r"has kinks: take onefit\.loo, or LeaveOneOut"):
         assert np.isfinite(onefit.evaluate(model, X, y, risk).value)
+
+
+@pytest.mark.parametrize("name", WITH_KINKS)
+def test_fits_of_permutations_are_no_steps(name):
+    X, y = _data()
+    y = y > 0 if name == "hinge" else y
+    model = clone(WITH_KINKS[name]).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = onefit.evaluate(model, X, y, onefit.risk.Permutation())
+    with pytest.warns(onefit.UnreliableWarning):
+        other = onefit.evaluate(model, X, y, onefit.risk.GCV())
+    assert (found.training, found.effective_df) == pytest.approx((other.training, other.effective_df))
 
 
 def test_it_underestimates_overfitting():

@@ -39,6 +39,7 @@ def _prepared(
     block: Block,
     transform: Callable[[Any], Any],
     columns: tuple[str, ...] | None,
+    labels: Callable[[Any], Any] | None,
     of: Callable[[Block], Part],
 ) -> Part:
     """What is made of a block after the first steps of a pipeline."""
@@ -46,7 +47,8 @@ def _prepared(
     if columns is not None:
         X = import_module("pandas").DataFrame(X, columns=list(columns))  # an optional package
     X = transform(X)
-    return of(block._replace(X=np.asarray(X, dtype=np.float64)))
+    y = block.y if labels is None else labels(block.y)
+    return of(block._replace(X=np.asarray(X, dtype=np.float64), y=y))
 
 
 @final
@@ -60,22 +62,28 @@ class PreparedRows(Rows):
     transform : callable
     columns : tuple of str or None
         Names of the columns, where the steps are to see a table with them.
+    labels : callable or None
+        What is made of y.
     """
 
     rows: Rows
     transform: Callable[[Any], Any]
     columns: tuple[str, ...] | None = None
     names: tuple[str, ...] | None = None
+    labels: Callable[[Any], Any] | None = None
 
     @property
     def shape(self) -> tuple[int | None, int]:  # type: ignore[override]
         return self.rows.shape
 
     def total(self, of: Callable[[Block], Any]) -> Any:
-        return self.rows.total(partial(_prepared, transform=self.transform, columns=self.columns, of=of))
+        return self.rows.total(self._of_prepared(of))
 
     def each(self, of: Callable[[Block], Part]) -> Iterator[Part]:
-        return self.rows.each(partial(_prepared, transform=self.transform, columns=self.columns, of=of))
+        return self.rows.each(self._of_prepared(of))
+
+    def _of_prepared(self, of: Callable[[Block], Part]) -> Callable[[Block], Part]:
+        return partial(_prepared, transform=self.transform, columns=self.columns, labels=self.labels, of=of)
 
 
 def loo_in_blocks(model: Any, rows: Rows) -> BlocksEstimate:

@@ -18,21 +18,26 @@ def read_config(context: click.Context, _option: click.Parameter, path: str | No
     Raises
     ------
     TableError
-        If there is no such file, it is not TOML, or names an option that the command does not have.
+        If there is no such file, it is not TOML, or names a command that there is not, or an option that the
+        command does not have.
     """
     if path is None:
         return
-    options = _parsed(path)
-    _refuse_values(path, options, _commands(context))
-    command = str(context.info_name)
-    common = {key: value for key, value in options.items() if not isinstance(value, dict)}
-    own = options.get(command, {})
-    known = {one.name: one for one in context.command.params if one.name and one.name != "config"}
-    _refuse_unknown(path, command, own, list(known))
-    _refuse_unknown(path, "any command", common, _every_option(context))
-    given = {_name(key): value for key, value in {**common, **own}.items()}
+    options, commands = _parsed(path), _commands(context)
+    _refuse_values(path, options, commands)
+    tables = {key: value for key, value in options.items() if _is_table(value)}
+    common = {key: value for key, value in options.items() if key not in tables}
+    _refuse_unknown(path, tables, list(commands), "command")
+    for name, own in tables.items():
+        _refuse_unknown(path, own, list(_options(commands[name])), f"option of {name}")
+    every = [name for command in commands.values() for name in _options(command)]
+    _refuse_unknown(path, common, every, "option of any command")
+    known = _options(context.command)
+    given = {_name(key): value for key, value in {**common, **tables.get(str(context.info_name), {})}.items()}
     context.default_map = {
-        key: _value(known[key], value, path) for key, value in given.items() if key in known
+        str(known[key].name): _value(key, known[key], value, path)
+        for key, value in given.items()
+        if key in known
     }
 
 
@@ -51,8 +56,10 @@ def _name(key: str) -> str:
     return key.replace("-", "_")
 
 
-def _every_option(context: click.Context) -> list[str]:
-    return [str(one.name) for command in _commands(context).values() for one in command.params]
+def _options(command: click.Command) -> dict[str, click.Parameter]:
+    """Parameters of a command by their names on its line, without dashes in front."""
+    names = {_name(max(one.opts, key=len).lstrip("-")): one for one in command.params}
+    return {name: one for name, one in names.items() if name != "config"}
 
 
 def _commands(context: click.Context) -> dict[str, click.Command]:
@@ -71,15 +78,22 @@ def _refuse_values(path: str, options: dict[str, Any], commands: Iterable[str]) 
             )
 
 
-def _refuse_unknown(path: str, command: str, given: dict[str, Any], known: list[str]) -> None:
+def _is_table(value: Any) -> bool:
+    """Whether a value is a table of TOML, or several of one name."""
+    return isinstance(value, dict) or (
+        isinstance(value, list) and any(isinstance(one, dict) for one in value)
+    )
+
+
+def _refuse_unknown(path: str, given: Iterable[str], known: list[str], what: str) -> None:
     for key in given:
         if _name(key) not in known:
             hint = suggest(_name(key), known) or f"; known are {listed(known, 20)}"
-            raise TableError(f"{path}: {key!r} is no option of {command}{hint}")
+            raise TableError(f"{path}: {key!r} is no {what}{hint}")
 
 
-def _value(option: click.Parameter, value: Any, path: str) -> Any:
+def _value(name: str, option: click.Parameter, value: Any, path: str) -> Any:
     if isinstance(value, list) != option.multiple if isinstance(option, click.Option) else False:
         wanted = "a list" if getattr(option, "multiple", False) else "a single value"
-        raise TableError(f"{path}: {option.name!r} must be {wanted}, got {value!r}")
+        raise TableError(f"{path}: {name!r} must be {wanted}, got {value!r}")
     return value

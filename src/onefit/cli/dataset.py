@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,12 +13,23 @@ import pyarrow.csv
 import pyarrow.dataset as ds
 
 from onefit.cli import marks
+from onefit.cli.encodings import UTF8, known_encoding
 from onefit.cli.errors import TableError, listed, require_column
 from onefit.cli.meaning import Format
 from onefit.cli.numerals import PLAIN, Numerals, are_codes, read_numbers
-from onefit.cli.reading import PARQUET, head_of, separator_of
+from onefit.cli.reading import (
+    PARQUET,
+    Header,
+    cells_of,
+    head_of,
+    header_of,
+    refuse_shifted,
+    refuse_twice,
+    separator_of,
+)
 from onefit.cli.table import Roles
-from onefit.sources.table import is_number
+from onefit.cli.target import never_known
+from onefit.sources.table import is_number, without_decimals
 
 HEAD = 100_000  # rows that tell what kind of target it is
 UNNAMED = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name in Parquet
@@ -35,7 +46,9 @@ class Passed:
     names : list of str
         Columns of numbers that are no target and no weight.
     target : Series
-        Its first values.
+        Its values in the first rows, of those that have one.
+    is_whole : bool
+        Whether there are no other rows.
     notes : tuple of str
         What was done or is worth knowing.
     """
@@ -43,12 +56,8 @@ class Passed:
     dataset: ds.Dataset
     names: list[str]
     target: pd.Series
+    is_whole: bool
     notes: tuple[str, ...]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the first values of the target are all of them."""
-        return len(self.target) < HEAD
 
 
 def open_passes(path: Path, roles: Roles, asked: Format) -> Passed:
@@ -57,24 +66,29 @@ def open_passes(path: Path, roles: Roles, asked: Format) -> Passed:
     Raises
     ------
     TableError
-        A column is not there or not of numbers, there are no rows, or some have no target.
+        A column is not there or not of numbers, or there are no rows with a target.
     """
-    cells = pd.DataFrame() if _is_parquet(path) else _cells(path, asked, roles)
+    known = asked if _is_parquet(path) else _known(path, asked)
+    header = Header(()) if _is_parquet(path) else _header(path, known)
+    cells = pd.DataFrame() if _is_parquet(path) else _cells(path, known, header)
     labels, said = _labels(cells, roles.target)
-    dataset = _parquet(path) if _is_parquet(path) else _text(path, asked, labels)
-    schema = dataset.schema
+    dataset = _parquet(path) if _is_parquet(path) else _text(path, known, header, labels)
+    schema, said = dataset.schema, (*header.notes, *said)
     for name in (roles.target, roles.weights, *roles.drop, *roles.keep):
         if name is not None:
             require_column(schema.names, name)
-    target = _head(dataset, roles.target, said)
+    head = _head(dataset, roles.target)
+    is_whole = len(head) < HEAD
+    if not is_whole:
+        said = tuple(f"in the first {HEAD:,} rows {note}" for note in said)
     names = [name for name in schema.names if name not in {*roles.special, *_unnamed(schema)}]
     of_text = [name for name in (*names, roles.target) if not is_number(schema.field(name).type)]
-    _refuse_text(of_text, roles.target, cells)
+    _refuse_text(of_text, roles.target, cells, asked.thousands or "")
     _refuse_codes([name for name in (*names, roles.target) if name in cells and are_codes(cells[name])])
     if not names:
         raise TableError("there is no column beside the target")
     notes = (*said, *_about_index(schema), *_about_folder(path, dataset)) if _is_parquet(path) else said
-    return Passed(dataset, names, target, notes)
+    return Passed(dataset, names, head.dropna(), is_whole, notes)
 
 
 def _is_parquet(path: Path) -> bool:
@@ -85,45 +99,41 @@ def _files(path: Path) -> list[Path]:
     return sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
 
 
-def _head(dataset: ds.Dataset, target: str, said: tuple[str, ...]) -> pd.Series:
-    """The first values of the target, none of which may be a mark that means missing."""
-    column = dataset.head(HEAD, columns=[target], use_threads=False)[target]
-    if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
-    head = column.to_pandas()
+def _head(dataset: ds.Dataset, target: str) -> pd.Series:
+    """The target in the first rows, some of which have one."""
+    head = without_decimals(dataset.head(HEAD, columns=[target], use_threads=False)[target]).to_pandas()
     if head.empty:
         raise TableError("the table has a header but no rows")
-    if head.isna().all() or (said and head.isna().any()):
-        raise TableError(
-            f"target {target!r} is missing in {int(head.isna().sum())} of {len(head)} rows"
-            f"{''.join(f' ({note})' for note in said)}: tables larger than memory need it in every row: "
-            f"leave out those without it, {ELSE}"
-        )
+    if head.isna().all():
+        raise never_known(target, "every row" if len(head) < HEAD else f"the first {HEAD:,} rows")
     return head
 
 
 # --- text ------------------------------------------------------------------------------------------
 
 
-def _how(path: Path, asked: Format) -> tuple[str, str]:
-    """Separator and encoding."""
-    encoding = asked.encoding or "utf-8"
-    return asked.separator or separator_of(head_of(path, encoding)), encoding
-
-
-def _cells(path: Path, asked: Format, roles: Roles) -> pd.DataFrame:
-    """The first rows as text; of columns that nobody looks at none."""
-    separator, encoding = _how(path, asked)
-    return pd.read_csv(
-        path,
-        sep=separator,
-        encoding=encoding,
-        dtype=str,
-        nrows=HEAD,
-        keep_default_na=False,
-        na_values=[""],
-        usecols=lambda name: name not in roles.drop,
+def _known(path: Path, asked: Format) -> Format:
+    """With separator and encoding."""
+    encoding = known_encoding(asked.encoding or "utf-8")
+    return replace(
+        asked, separator=asked.separator or separator_of(head_of(path, encoding)), encoding=encoding
     )
+
+
+def _header(path: Path, known: Format) -> Header:
+    header = header_of(path, known)
+    refuse_twice(list(header.names), path)
+    if header.goes_on:
+        raise TableError(f"rows have empty cells beyond the columns of the header: take them off, {ELSE}")
+    return header
+
+
+def _cells(path: Path, known: Format, header: Header) -> pd.DataFrame:
+    """The first rows as text."""
+    cells = cells_of(path, known, header, dtype=str, nrows=HEAD, keep_default_na=False, na_values=[""])
+    cells.columns = pd.Index(header.names)
+    refuse_shifted(path, header, cells)
+    return cells
 
 
 def _labels(cells: pd.DataFrame, target: str) -> tuple[set[str], tuple[str, ...]]:
@@ -131,26 +141,31 @@ def _labels(cells: pd.DataFrame, target: str) -> tuple[set[str], tuple[str, ...]
     if target not in cells:
         return set(), ()
     own = cells[target]
-    found, said = marks.with_labels(own.mask(own.isin(marks.MISSING)), own.fillna(""))
-    return set(found.dropna()) & set(marks.MISSING), said
+    known = own.mask(own.isin(marks.MISSING))
+    found, said = marks.with_labels(known, own.fillna(""))
+    words = marks.WORDS if marks.is_of_labels(known) else ()  # which rows further down may have
+    return {*words, *(set(found.dropna()) & set(marks.MISSING))}, said
 
 
-def _text(path: Path, asked: Format, labels: set[str]) -> ds.Dataset:
-    separator, _ = _how(path, asked)
+def _text(path: Path, known: Format, header: Header, labels: set[str]) -> ds.Dataset:
     missing = [mark for mark in ("", *marks.MISSING) if mark not in labels]
     text = ds.CsvFileFormat(
-        parse_options=pyarrow.csv.ParseOptions(delimiter=separator),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=str(known.separator)),
         convert_options=pyarrow.csv.ConvertOptions(
-            decimal_point=asked.decimal or ".", null_values=missing, strings_can_be_null=True
+            decimal_point=known.decimal or ".", null_values=missing, strings_can_be_null=True
         ),
-        read_options=pyarrow.csv.ReadOptions(encoding=asked.encoding or "utf8"),
+        read_options=pyarrow.csv.ReadOptions(
+            encoding="utf8" if known.encoding == UTF8 else known.encoding,
+            column_names=header.names,
+            skip_rows_after_names=1,
+        ),
     )
     return ds.dataset(str(path), format=text)
 
 
-def _refuse_text(of_text: list[str], target: str, cells: pd.DataFrame) -> None:
+def _refuse_text(of_text: list[str], target: str, cells: pd.DataFrame, thousands: str) -> None:
     """Refuse columns that are not of numbers, and say what to do where they are, written in another way."""
-    found = {name: read_numbers(cells[name].dropna()) for name in of_text if name in cells}
+    found = {name: read_numbers(cells[name].dropna(), "", thousands) for name in of_text if name in cells}
     written = [one[0] for one in found.values() if one is not None]
     names = [name for name in of_text if name != target or found.get(name)]
     if not names:
@@ -167,7 +182,7 @@ def _plainly(written: list[Numerals]) -> str:
     commas = [one.decimal for one in written if one.decimal != PLAIN.decimal]
     grouped = [one.thousands for one in written if one.thousands]
     if grouped:
-        return f"write numbers without {grouped[0]!r} between thousands"
+        return f"write numbers without {grouped[0]!r} between thousands, which are read in memory alone"
     return "say --decimal , if commas are decimal" if commas else "write numbers without currencies and signs"
 
 

@@ -74,4 +74,5 @@ def naming(file: Any, kinds: Any = TableError) -> Iterator[None]:
     except WriteError:
         raise
     except kinds as error:
-        raise TableError(f"{file}: {one_line(error)}") from error
+        said = one_line(error)
+        raise TableError(said if said.startswith(str(file)) else f"{file}: {said}") from error

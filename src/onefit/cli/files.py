@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Where results go: folders and files that hold all of them, or what was there."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
+from onefit._whole_file import whole_file
 from onefit.cli.errors import Interrupted, TableError, WriteError, one_line
 from onefit.cli.printed import say
 
@@ -24,8 +25,6 @@ RESULTS = (
 )
 IN_MEMORY = tuple(name for name in RESULTS if name != "predictions.parquet")
 IN_PASSES = tuple(name for name in RESULTS if name not in {"predictions.csv", "report.html"})
-BEGUN = ".onefit-"  # how names of files begin that are not complete: short, as there are longest names
-ABANDONED = 3600.0  # seconds after which nobody writes such a file any more: each is written at once
 
 
 def write(path: Path, content: bytes) -> None:
@@ -41,37 +40,8 @@ def write(path: Path, content: bytes) -> None:
 
 
 def _write_whole(path: Path, content: bytes, take: Callable[[str, Path], None] | None = None) -> None:
-    """Write into a neighbour first, which then takes the name.
-
-    Parameters
-    ----------
-    path : Path
-    content : bytes
-    take : callable, optional
-        Gives the neighbour, which is complete, its name; by default in place of any file that has it.
-    """
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=BEGUN, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)  # noqa: PTH101
-        (take or os.replace)(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-    _remove_abandoned(path)
-
-
-def _remove_abandoned(path: Path) -> None:
-    """Remove what processes that were killed have left, and nothing that one may still write."""
-    with suppress(OSError):  # that of another user, or one that another run has just removed
-        now = path.stat().st_mtime
-        for part in path.parent.glob(f"{BEGUN}*.part"):
-            if part.stat().st_mtime < now - ABANDONED:
-                part.unlink()
+    with whole_file(path, take) as file:
+        file.write(content)
 
 
 @dataclass(eq=False)

@@ -30,15 +30,15 @@ def with_labels(column: pd.Series, cells: pd.Series) -> tuple[pd.Series, tuple[s
         As they stand in the file, empty ones included.
     """
     marked = cells.where(column.isna() & (cells != ""))
-    labels = marked.isin(WORDS) & _is_of_labels(column)
+    labels = marked.isin(WORDS) & is_of_labels(column)
     if column.where(~labels, marked).nunique() == 1:
-        labels = marked.notna() & _is_of_labels(column)
+        labels = marked.notna() & is_of_labels(column)
     as_label = _taken(marked[labels], "a label; leave such cells empty where they mean missing")
     as_missing = _taken(marked[~labels].dropna(), "missing; a label needs another name")
     return column.where(~labels, marked), (*as_label, *as_missing)
 
 
-def _is_of_labels(column: pd.Series) -> bool:
+def is_of_labels(column: pd.Series) -> bool:
     """Whether at least half of what is known is text, not numbers among which some cell went wrong."""
     known = column.notna().sum()
     return bool(0 < known <= 2 * len(not_numbers(column)))

@@ -6,7 +6,8 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -148,22 +149,34 @@ def drawn(draw: Callable[[Any], Any], name: str) -> str:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with rc_context({"svg.hashsalt": "onefit", "font.size": 10.0, "svg.fonttype": "path"}):
+    with rc_context({"svg.hashsalt": "onefit", "font.size": 10.0}):
         figure = Figure(figsize=SIZE, layout="constrained")
         display = draw(figure.subplots())
         hover = getattr(display, "hover_", [])
         for k, (artist, _) in enumerate(hover):
             artist.set_gid(f"hover-{k}")
-        buffer = io.BytesIO()
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing from")  # scripts that its font does not have
-            figure.savefig(buffer, format="svg", transparent=True, dpi=160, metadata={"Date": None})
+        svg = _saved(figure)
     ET.register_namespace("", SVG[1:-1])
     ET.register_namespace("xlink", LINK[1:-5])
-    root = ET.fromstring(buffer.getvalue())
+    root = ET.fromstring(svg)
     for k, (_, texts) in enumerate(hover):
         _say(root, f"hover-{k}", texts)
     return _inline(root, name)
+
+
+def _saved(figure: Any) -> bytes:
+    """A figure as SVG: letters are shapes, or text for the reader's fonts where ours lacks some of them."""
+    from matplotlib import rc_context
+
+    ways: tuple[tuple[str, Literal["error", "ignore"]], ...] = (("path", "error"), ("none", "ignore"))
+    for letters, missing in ways:
+        buffer = io.BytesIO()
+        with rc_context({"svg.fonttype": letters}), warnings.catch_warnings():
+            warnings.filterwarnings(missing, "Glyph .* missing from", UserWarning)
+            with suppress(UserWarning):
+                figure.savefig(buffer, format="svg", transparent=True, dpi=160, metadata={"Date": None})
+                break
+    return buffer.getvalue()
 
 
 def _say(root: ET.Element, gid: str, texts: Sequence[str]) -> None:

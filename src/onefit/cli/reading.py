@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_integer_dtype
+from pandas.api.types import is_integer_dtype, is_string_dtype
 from pyarrow import parquet
 from pyarrow.lib import ArrowException
 from pyarrow.types import is_nested
@@ -59,10 +59,7 @@ def read_table(path: str | Path, asked: Format | None = None, target: str | None
     path, asked = Path(path), asked or Format()
     _check_path(path)
     try:
-        is_parquet = path.suffix.lower() in PARQUET
-        source = (
-            _parquet(path, asked, target) if is_parquet else _with_labels(_text(path, asked), path, target)
-        )
+        source = (_parquet if path.suffix.lower() in PARQUET else _text)(path, asked, target)
     except (OSError, EOFError, zlib.error) as error:
         raise TableError(f"{path} cannot be read: {one_line(error)}") from error
     except UnicodeError as error:
@@ -96,7 +93,7 @@ def _check_path(path: Path) -> None:
 
 def _parquet(path: Path, asked: Format, target: str | None) -> Source:
     schema = parquet.read_schema(path)
-    _refuse_twice(schema.names, path)
+    refuse_twice(schema.names, path)
     nested = [field.name for field in schema if is_nested(field.type)]
     if target in nested:
         raise TableError(f"{path}: target {target!r} holds lists or structures: choose a number or a label")
@@ -109,7 +106,7 @@ def _parquet(path: Path, asked: Format, target: str | None) -> Source:
     return interpreted(frame, asked, (*notes, *copies))
 
 
-def _refuse_twice(names: list[str], path: Path) -> None:
+def refuse_twice(names: list[str], path: Path) -> None:
     """Refuse two columns of the same name, which pandas does not read."""
     for name, count in Counter(names).items():
         if count > 1:
@@ -135,7 +132,7 @@ def _with_index(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
 # --- text ------------------------------------------------------------------------------------------
 
 
-def _text(path: Path, asked: Format) -> Source:
+def _text(path: Path, asked: Format, target: str | None) -> Source:
     encoding, notes = encoding_of(path, asked.encoding)
     head = head_of(path, encoding)
     if not head.strip():
@@ -150,15 +147,16 @@ def _text(path: Path, asked: Format) -> Source:
     if separator not in SEPARATORS[:2]:
         notes.append(f"columns are separated by {'a tab' if separator == chr(9) else repr(separator)}")
     known = replace(asked, separator=separator, encoding=encoding)
-    header = _header(path, known)
+    header = header_of(path, known)
     frame, copies = _parsed(path, known, header, as_text=asked.decimal == ",")
     notes += [*header.notes, *copies]
     frame = _with_zeros(frame, path, known, header)
     source = interpreted(frame, known, tuple(notes))
     if source.format.decimal == "," and asked.decimal != ",":  # 1.234 was a thousand
         frame, _ = _parsed(path, known, header, as_text=True)
-        return interpreted(frame, replace(source.format, codes=known.codes, text=known.text), tuple(notes))
-    return source
+        source = interpreted(frame, replace(source.format, codes=known.codes, text=known.text), tuple(notes))
+    refuse_shifted(path, header, source.frame)
+    return _with_labels(source, path, header, target)
 
 
 class Header(NamedTuple):
@@ -178,7 +176,7 @@ class Header(NamedTuple):
     goes_on: bool = False
 
 
-def _header(path: Path, known: Format) -> Header:
+def header_of(path: Path, known: Format) -> Header:
     """Columns by the header; one more before them, where each row begins with its name, as R writes them."""
     with opened(path, str(known.encoding)) as file:
         lines = csv.reader(file, delimiter=str(known.separator), skipinitialspace=True)
@@ -204,6 +202,21 @@ def _header(path: Path, known: Format) -> Header:
     return Header(names, notes, goes_on=len(first) > len(names))
 
 
+def refuse_shifted(path: Path, header: Header, frame: pd.DataFrame) -> None:
+    """Refuse names of rows below the name of the first column, where the header ends in an empty cell."""
+    first, last = header.names[0], header.names[-1]
+    if last != _unnamed(len(header.names) - 1) or not {first, last} <= {*frame.columns} or first == last:
+        return
+    names = frame[first]
+    numbers = numerals.read_numbers(names) if is_string_dtype(names) else ("", names)
+    counts = numbers is not None and bool((numbers[1] == np.arange(1, len(names) + 1)).all())
+    if names.is_unique and frame[last].notna().all() and (numbers is None or counts):
+        raise TableError(
+            f"{path}: the header ends in an empty cell, and {first!r} holds {listed(names.tolist(), 2)}, as "
+            "names of rows are: put the empty cell first if they are names, else name the last column"
+        )
+
+
 def _unnamed(place: int) -> str:
     """What pandas calls a column without a name."""
     return f"Unnamed: {place}"
@@ -213,12 +226,12 @@ def _parsed(
     path: Path, known: Format, header: Header, *, as_text: bool
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     words = {place: str for place, name in enumerate(header.names) if name in known.text}
-    frame = _cells(path, known, header, dtype=str if as_text else words, na_values=MISSING)
+    frame = cells_of(path, known, header, dtype=str if as_text else words, na_values=MISSING)
     frame.columns = pd.Index(header.names)
     return _without_copies(frame, path)
 
 
-def _cells(path: Path, known: Format, header: Header, **how: Any) -> pd.DataFrame:
+def cells_of(path: Path, known: Format, header: Header, **how: Any) -> pd.DataFrame:
     """Columns of a file, named by their places."""
     places = list(range(len(header.names)))
     return pd.read_csv(
@@ -242,7 +255,7 @@ def _with_zeros(frame: pd.DataFrame, path: Path, known: Format, header: Header) 
     if not whole or not (known.codes or _has_padded_cells(path, known)):
         return frame
     places = sorted(header.names.index(name) for name in whole)
-    cells = _cells(path, known, header, dtype=str, na_values=MISSING, usecols=places)
+    cells = cells_of(path, known, header, dtype=str, na_values=MISSING, usecols=places)
     cells.columns = pd.Index([header.names[place] for place in places])
     codes = [name for name in cells if name in known.codes or numerals.are_codes(cells[name])]
     return frame.assign(**dict(cells[codes].items()))
@@ -260,14 +273,13 @@ def _has_padded_cells(path: Path, known: Format) -> bool:
     return False
 
 
-def _with_labels(source: Source, path: Path, target: str | None) -> Source:
+def _with_labels(source: Source, path: Path, header: Header, target: str | None) -> Source:
     """Read the target anew where words in it may have been taken for missing."""
     if target is None or target not in source.frame or source.frame[target].notna().all():
         return source
     known = source.format
-    header = _header(path, known)
     place = header.names.index(target)
-    cells = _cells(path, known, header, dtype=str, keep_default_na=False, usecols=[place])
+    cells = cells_of(path, known, header, dtype=str, keep_default_na=False, usecols=[place])
     column, notes = marks.with_labels(source.frame[target], cells.iloc[:, 0].fillna("").rename(target))
     return Source(source.frame.assign(**{target: column}), known, (*source.notes, *notes))
 

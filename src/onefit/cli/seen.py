@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ import pandas as pd
 from sklearn.preprocessing import StandardScaler
 
 from onefit._typing import Array
+from onefit.cli.errors import TableError
 from onefit.cli.table import BY_NAME, COUNTS, IDENTIFIER, kept_by
+from onefit.cli.target import numbers_as_labels, one_value, single_row
 
 MOST = 2**20  # hashes that tell whether values repeat
 
@@ -35,6 +38,58 @@ class Repeats:
     def are_none(self) -> bool:
         """Whether none was seen twice."""
         return len(np.unique(self.hashes)) == len(self.hashes)
+
+
+class Classes:
+    """Labels of a target of two classes as they pass by.
+
+    Parameters
+    ----------
+    target : str
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target, self._counts = target, Counter[Any]()
+
+    def add(self, y: Array) -> None:
+        """Look at the labels of more rows.
+
+        Raises
+        ------
+        TableError
+            They are of a third class.
+        """
+        labels, counts = np.unique(y, return_counts=True)
+        self._counts.update(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
+        if len(self._counts) > 2:
+            raise self._third(list(self._counts)[2])
+
+    def _third(self, label: Any) -> TableError:
+        shown, amounts = repr(label), ""
+        if isinstance(label, float | int):
+            shown, amounts = f"{label:g}", "use --task regression or counts if these are amounts, "
+        return TableError(
+            f"target {self._target!r} has a third class, {shown}, and tables larger than memory are for two: "
+            f"{amounts}correct it, leave out such rows, or take a sample of the rows"
+        )
+
+    def labels(self) -> Callable[[Array], Array]:
+        """What makes labels of y as those of a table in memory: of numbers that are not whole text.
+
+        Raises
+        ------
+        TableError
+            There is a single class, or a class of a single row.
+        """
+        values = np.array(sorted(self._counts))
+        is_number = values.dtype.kind in "fiu"
+        made = numbers_as_labels(pd.Series(values, name=self._target)) if is_number else values
+        rarest = made[np.argmin([self._counts[value] for value in values.tolist()])]
+        if len(values) == 1:
+            raise one_value(self._target, rarest)
+        if min(self._counts.values()) == 1:
+            raise single_row(self._target, rarest)
+        return (lambda y: made[np.searchsorted(values, y)]) if is_number else np.asarray
 
 
 class Seen:

@@ -27,15 +27,14 @@ from onefit.cli import families, files, results, saved, words
 from onefit.cli.choices import COMPARED
 from onefit.cli.coefficients import TOP
 from onefit.cli.dataset import Passed, open_passes
-from onefit.cli.encodings import known_encoding
 from onefit.cli.errors import TableError, naming
 from onefit.cli.files import ResultFolder
 from onefit.cli.meaning import Format
 from onefit.cli.printed import say
 from onefit.cli.progress import Progress
-from onefit.cli.seen import Seen
+from onefit.cli.seen import Classes, Seen
 from onefit.cli.table import Roles, none_left
-from onefit.cli.target import guess_task
+from onefit.cli.target import guess_task, one_value, without_target
 from onefit.cli.tuning import Told
 from onefit.risk.presentation import with_error
 from onefit.sources.table import TableSource
@@ -117,22 +116,18 @@ def tune_stream(path: Path, roles: Roles, asked: Format, wish: Any) -> None:
         Something was asked for, or is in the table, that needs all rows at once.
     """
     _refuse(roles, wish)
-    if asked.encoding:
-        known_encoding(asked.encoding)
     with files.folder(wish.out, files.IN_PASSES, force=wish.force) as folder, naming(path, PASSES):
         table = open_passes(path, roles, asked)
         task = _task(table, roles.target, wish)
         chosen = PLAIN[task] if wish.model == "auto" else (wish.model,)
         progress = Progress({"preparing": 1.0, **{f"tuning {name}": 4.0 for name in chosen}, "writing": 1.0})
         with progress.stage("preparing"):
-            seen = _seen(table, roles)
+            seen, labels, skipped = _seen(table, roles, task)
             names, left_out = _divided(seen, roles)
             scaler = seen.scaler_of(names)
-        models = _models(
-            PreparedRows(_rows(table, names, roles), scaler.transform), chosen, seen.count, progress
-        )
-        tuned = Tuned(task, names, scaler, models, seen.count)
-        _tell(tuned, path.name, table.notes, left_out)
+        rows = PreparedRows(_rows(table, names, roles), scaler.transform, labels=labels)
+        tuned = Tuned(task, names, scaler, _models(rows, chosen, seen.count, progress), seen.count)
+        _tell(tuned, path.name, (*table.notes, *skipped), left_out)
         if folder is not None:
             with progress.stage("writing"):
                 _write(folder, tuned, path.name, roles)
@@ -163,9 +158,9 @@ def _task(table: Passed, target: str, wish: Any) -> str:
         return suited.get(wish.model, "regression")
     if wish.task != "auto":
         return str(wish.task)
-    head = table.target.dropna()
+    head = table.target
     if head.nunique() == 1:
-        raise TableError(_about_one_value(target, head, is_whole=table.is_whole))
+        raise _about_one_value(target, head, is_whole=table.is_whole)
     task = guess_task(head)[0]
     if task == "multiclass":
         raise TableError(
@@ -175,27 +170,32 @@ def _task(table: Passed, target: str, wish: Any) -> str:
     return task
 
 
-def _about_one_value(target: str, head: pd.Series, *, is_whole: bool) -> str:
-    what = f"target {target!r} is {str(head.iloc[0])!r} in"
+def _about_one_value(target: str, head: pd.Series, *, is_whole: bool) -> TableError:
     if is_whole:
-        return f"{what} every row: there is nothing to predict"
+        return one_value(target, head.iloc[0])
     other = "regression or counts" if is_numeric_dtype(head) else "regression"
-    return (
-        f"{what} the first {len(head):,} rows, and no others were looked at: say --task binary if there are "
-        f"two classes, else --task {other}"
+    return TableError(
+        f"target {target!r} is {str(head.iloc[0])!r} in the first {len(head):,} rows, and no others were "
+        f"looked at: say --task binary if there are two classes, else --task {other}"
     )
 
 
 def _rows(table: Passed, names: list[str], roles: Roles) -> TableSource:
-    return TableSource(table.dataset, roles.target, roles.weights, columns=names)
+    return TableSource(table.dataset, roles.target, roles.weights, columns=names, skip_missing=True)
 
 
-def _seen(table: Passed, roles: Roles) -> Seen:
-    """What a pass over all rows tells of the columns."""
-    seen = Seen(table.names, roles.keep)
-    for X in _rows(table, table.names, roles).each(lambda block: np.asarray(block.X, dtype=np.float64)):
-        seen.add(X)
-    return seen
+def _seen(table: Passed, roles: Roles, task: str) -> tuple[Seen, Any, list[str]]:
+    """What a pass over all rows tells: of the columns, how labels are read, and which rows leave."""
+    seen, classes = Seen(table.names, roles.keep), Classes(roles.target)
+    rows = _rows(table, table.names, roles)
+    for name, block in rows.named_blocks():
+        if len(block.y):
+            seen.add(np.asarray(block.X, dtype=np.float64))
+        if task == "binary":
+            with naming(name):
+                classes.add(block.y)
+    notes = [without_target(rows.skipped, roles.target)] if rows.skipped else []
+    return seen, classes.labels() if task == "binary" else None, notes
 
 
 def _divided(seen: Seen, roles: Roles) -> tuple[list[str], list[tuple[str, str]]]:

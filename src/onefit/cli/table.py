@@ -15,7 +15,14 @@ from onefit._typing import Array, Index
 from onefit.cli.dates import ISO_DATE
 from onefit.cli.errors import RowError, TableError, listed, require_column
 from onefit.cli.numerals import read_numbers
-from onefit.cli.target import are_counted, guess_task, is_whole, target_values
+from onefit.cli.target import (
+    are_counted,
+    guess_task,
+    is_whole,
+    never_known,
+    target_values,
+    without_target,
+)
 
 MOST_LEVELS = 100  # of one column of text; the rarer ones are grouped
 OFTEN = 5  # times that a whole number occurs, on average, that may be a code
@@ -156,7 +163,7 @@ def split(frame: pd.DataFrame, roles: Roles, task: str = "auto") -> Table:
     roles.check(frame)
     known = frame[roles.target].notna().to_numpy()
     if not known.any():
-        raise TableError(f"target {roles.target!r} is missing in every row: choose another column")
+        raise never_known(roles.target)
     held = frame if known.all() else frame[known]
     if len(held) == 1:
         raise TableError("the table has one row with a target: leave-one-out needs at least two")
@@ -191,8 +198,7 @@ def none_left(target: str, dropped: Sequence[tuple[str, str]]) -> TableError:
 
 def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFrame) -> Iterator[str]:
     if n_unknown:
-        rows = "1 row" if n_unknown == 1 else f"{n_unknown} rows"
-        yield f"{rows} without a target ({target}) left out"
+        yield without_target(n_unknown, target)
     alike = _written_alike(held[target])
     if alike:
         yield f"classes {listed(alike)} of {target} differ in blanks or capitals only: are they one?"

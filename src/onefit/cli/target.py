@@ -66,9 +66,7 @@ def are_counted(values: Array) -> bool:
 def target_values(column: pd.Series, task: str) -> Any:
     """Values of a target without missing ones, as its task needs them: (n,)."""
     if column.nunique() == 1:
-        raise TableError(
-            f"target {column.name!r} is {str(column.iloc[0])!r} in every row: there is nothing to predict"
-        )
+        raise one_value(column.name, column.iloc[0])
     return _labels(column, task) if task in ("binary", "multiclass") else _numbers(column, task)
 
 
@@ -115,18 +113,38 @@ def _labels(column: pd.Series, task: str) -> Any:
             f"target {name!r} has {len(counts)} classes in {len(column)} rows, {_too_many(column)}"
         )
     if counts.iloc[-1] == 1:
-        raise TableError(
-            f"class {str(counts.index[-1])!r} of target {name!r} has a single row: without it no model knows "
-            "the class; merge it with another class or remove the row"
-        )
+        raise single_row(name, counts.index[-1])
     if types.is_bool_dtype(column):
         return column.to_numpy(bool)
     if types.is_numeric_dtype(column):
-        return _numbers_as_labels(column)
+        return numbers_as_labels(column)
     return np.array([str(label) for label in column])
 
 
-def _numbers_as_labels(column: pd.Series) -> Array:
+def never_known(target: str, where: str = "every row") -> TableError:
+    """An error that there is no target."""
+    return TableError(f"target {target!r} is missing in {where}: choose another column")
+
+
+def one_value(target: Any, value: Any) -> TableError:
+    """An error that the target is constant."""
+    return TableError(f"target {target!r} is {str(value)!r} in every row: there is nothing to predict")
+
+
+def single_row(target: Any, label: Any) -> TableError:
+    """An error that a class cannot be left out."""
+    return TableError(
+        f"class {str(label)!r} of target {target!r} has a single row: without it no model knows the class; "
+        "merge it with another class or remove the row"
+    )
+
+
+def without_target(count: int, target: str) -> str:
+    """Say how many rows left, as they have no target."""
+    return f"{'1 row' if count == 1 else f'{count} rows'} without a target ({target}) left out"
+
+
+def numbers_as_labels(column: pd.Series) -> Array:
     """Whole numbers as such; others as text, which classifiers do not take for amounts."""
     values = column.to_numpy(np.float64)
     refuse_infinity(column, values)

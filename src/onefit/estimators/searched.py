@@ -216,7 +216,7 @@ def is_grid(bounds: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> bool:
     TypeError
         If there are no names.
     ValueError
-        If some are, and others are bounds.
+        If some are, and others are bounds, or one is empty.
     """
     if isinstance(bounds, list | tuple) and len(bounds):
         return _are_grids(bounds)
@@ -224,6 +224,12 @@ def is_grid(bounds: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> bool:
         raise TypeError(
             f"param_bounds must be a dictionary of names and bounds, or lists of values, got {bounds!r}"
         )
+    for name, given in bounds.items():
+        if isinstance(given, list | tuple | np.ndarray) and len(given) == 0:
+            raise ValueError(
+                f"param_bounds names no value of {name!r}: give a list of values for a grid, or a pair "
+                "(low, high) for a search by gradients"
+            )
     lists = [name for name, given in bounds.items() if _is_list(given)]
     if lists and len(lists) < len(bounds):
         other = next(name for name in bounds if name not in lists)
@@ -246,7 +252,7 @@ def _are_grids(grids: Sequence[Mapping[str, Any]]) -> bool:
 
 def _is_list(given: Any) -> bool:
     """Whether it is a list of values; a pair of numbers, and one with a scale, are bounds."""
-    if not isinstance(given, list | tuple | np.ndarray) or len(given) == 0:
+    if not isinstance(given, list | tuple | np.ndarray):
         return False
     is_pair = isinstance(given, tuple)
     if len(given) < 3:

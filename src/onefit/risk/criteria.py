@@ -49,9 +49,14 @@ class Criterion:
 
 
 class InSample(ABC):
-    """A risk from what leave-one-out knows of the training rows."""
+    """A risk from what leave-one-out knows of the training rows.
+
+    A loss with kinks has no step that leads near its refits: a row on a kink moves by what its own slope says
+    of a parabola that is not there (Wang et al. 2018, Theorem 4.1), and where nothing is curved none moves.
+    """
 
     _name: ClassVar[str]
+    _rests_on: ClassVar[str] = "takes one step from the fit"
 
     def of(
         self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
@@ -71,11 +76,24 @@ class InSample(ABC):
         ------
         ValueError
             Where the criterion is not for this fit, as its class says.
+
+        Warns
+        -----
+        UnreliableWarning
+            If the loss has kinks.
         """
         weights = np.ones(len(left_out.fit.eta)) if weights is None else weights
-        left_out = with_own_leverages(left_out)
-        training = mean_and_error(response.losses(target, left_out.fit.eta), weights)[0]
+        left_out, training = at_fit(left_out, response, target, weights)
         value = self._value(left_out, response, target, weights, training)
+        loss = left_out.fit.problem.loss
+        if loss.has_kinks:
+            warnings.warn(
+                f"{self._name} {self._rests_on}, which may be far from any refit, since the loss "
+                f"{type(loss).__name__} has kinks: take onefit.loo, or LeaveOneOut(), which look where each "
+                "row ends",
+                UnreliableWarning,
+                stacklevel=3,
+            )
         return Criterion(self._name, value, training, left_out.effective_df)
 
     @abstractmethod
@@ -85,27 +103,14 @@ class InSample(ABC):
         """The risk, where ``training`` is the mean loss of the training rows."""
 
 
+def at_fit(left_out: LeftOut, response: LinearMetric, target: Array, weights: Array) -> tuple[LeftOut, float]:
+    """What is left out with the leverages of the fit, and the mean loss of the training rows."""
+    training = mean_and_error(response.losses(target, left_out.fit.eta), weights)[0]
+    return with_own_leverages(left_out), training
+
+
 class _OfRows(InSample):
-    """The mean of a loss of each row after one step.
-
-    A loss with kinks has no step that leads near its refits: a row on a kink moves by what its own slope says
-    of a parabola that is not there (Wang et al. 2018, Theorem 4.1), and where nothing is curved none moves.
-    """
-
-    def of(
-        self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array | None = None
-    ) -> Criterion:
-        found = super().of(left_out, response, target, weights)
-        loss = left_out.fit.problem.loss
-        if loss.has_kinks:
-            warnings.warn(
-                f"{self._name} takes one step from the fit, which may be far from any refit, since the loss "
-                f"{type(loss).__name__} has kinks: take onefit.loo, or LeaveOneOut(), which look where each "
-                "row ends",
-                UnreliableWarning,
-                stacklevel=3,
-            )
-        return found
+    """The mean of a loss of each row after one step."""
 
     def _value(
         self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array, training: float
@@ -128,7 +133,7 @@ class GCV(InSample):
 
     One mean stands for the leverages of all rows and the losses of all outputs, which is cruder than a step
     for each row: of classes above all, where loss and leverage differ most, ``ALO()`` and ``onefit.loo`` are
-    closer to refits.
+    closer to refits.  Of losses with kinks, as hinge and pinball, it may be far off, and a warning says so.
 
     Examples
     --------
@@ -143,6 +148,7 @@ class GCV(InSample):
     """
 
     _name = "GCV"
+    _rests_on = "takes one mean leverage for the steps of all rows"
 
     def _value(
         self, left_out: LeftOut, response: LinearMetric, target: Array, weights: Array, training: float

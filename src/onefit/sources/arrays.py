@@ -76,6 +76,7 @@ class ArraySource(LocalSource):
                 self._cut(self._X, rows),
                 y,
                 weights,
+                range(n)[rows],
             )
 
     @staticmethod

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import scipy.sparse as sp
 
-from onefit._typing import Array
+from onefit._typing import Array, Index
 from onefit.blocks import Block
+
+
+class _Called(NamedTuple):
+    """How messages call the rows of a block: by their numbers in the whole, where these are known."""
+
+    rows: Sequence[int] | Index | None
+
+    def row(self, place: int) -> str:
+        return f"row {place} of the block" if self.rows is None else f"row {self.rows[place]}"
 
 
 @final
@@ -39,8 +49,17 @@ class Layout:
         """Return how messages call a column."""
         return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
 
-    def named(self, name: str, X: Any, y: Any, weights: Any = None) -> tuple[str, Block]:
+    def named(
+        self, name: str, X: Any, y: Any, weights: Any = None, rows: Sequence[int] | Index | None = None
+    ) -> tuple[str, Block]:
         """Check a block, and name it.
+
+        Parameters
+        ----------
+        name : str
+        X, y, weights : arrays
+        rows : sequence of int, optional
+            Numbers of the rows in the whole table or file, by which messages call them.
 
         Raises
         ------
@@ -49,12 +68,12 @@ class Layout:
         """
         matrix = as_matrix(name, X)
         self._check_shape(name, matrix, column_names(X))
-        rows = len(matrix)
-        target = _vector(name, "y", y, rows)
+        count, called = len(matrix), _Called(rows)
+        target = _vector(name, "y", y, count)
         if weights is not None:
-            weights = _checked_weights(name, _vector(name, "sample_weight", weights, rows))
-        self._check_numbers(name, matrix)
-        _check_target(name, target)
+            weights = _checked_weights(name, _vector(name, "sample_weight", weights, count), called)
+        self._check_numbers(name, matrix, called)
+        _check_target(name, target, called)
         return name, Block(matrix, target, weights)
 
     def _check_shape(self, name: str, X: Array, names: tuple[str, ...] | None) -> None:
@@ -67,7 +86,7 @@ class Layout:
                 "the same columns in the same order"
             )
 
-    def _check_numbers(self, name: str, X: Array) -> None:
+    def _check_numbers(self, name: str, X: Array, called: _Called) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(X.sum()):
                 return
@@ -76,8 +95,8 @@ class Layout:
             row, column = wrong[0].tolist()
             kind = "NaN" if np.isnan(X[row, column]) else "infinity"
             raise ValueError(
-                f"{name} has {kind} in {self.column(column)}, row {row} of the block: drop such rows, or "
-                "fill them in"
+                f"{name} has {kind} in {self.column(column)}, {called.row(row)}: drop such rows, or fill "
+                "them in"
             )
 
 
@@ -128,7 +147,7 @@ def _vector(name: str, what: str, values: Any, rows: int) -> Any:
     return vector
 
 
-def _check_target(name: str, y: Any) -> None:
+def _check_target(name: str, y: Any, called: _Called) -> None:
     missing = y != y  # NaN, NaT
     if y.dtype == object:
         missing = np.array([value is None or value != value for value in y.tolist()])
@@ -137,11 +156,11 @@ def _check_target(name: str, y: Any) -> None:
     if np.any(missing):
         row = int(np.flatnonzero(missing)[0])
         raise ValueError(
-            f"the target of {name} is missing or infinite in row {row} of the block: drop rows without one"
+            f"the target of {name} is missing or infinite in {called.row(row)}: drop rows without one"
         )
 
 
-def _checked_weights(name: str, weights: Any) -> Array:
+def _checked_weights(name: str, weights: Any, called: _Called) -> Array:
     try:
         own = np.asarray(weights, dtype=np.float64)
     except (TypeError, ValueError):
@@ -150,7 +169,7 @@ def _checked_weights(name: str, weights: Any) -> Array:
     if np.any(wrong):
         row = int(np.flatnonzero(wrong)[0])
         raise ValueError(
-            f"sample_weight of {name} is {own[row]:g} in row {row} of the block: weights must be finite and "
-            "not negative"
+            f"sample_weight of {name} is {own[row]:g} in {called.row(row)}: weights must be finite and not "
+            "negative"
         )
     return own

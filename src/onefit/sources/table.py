@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
@@ -11,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
+from pyarrow import compute
 
+from onefit._typing import Index
 from onefit.blocks import Block, block_length
 from onefit.sources.base import LocalSource
 from onefit.sources.checks import Layout
@@ -34,6 +37,15 @@ class TableSource(LocalSource):
         Name of the column of weights.
     columns : sequence of str, optional
         Columns of X; by default all others, which must then be numbers.
+    skip_missing : bool
+        Whether rows without a target are passed over; otherwise they are refused.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Columns of X.
+    skipped : int
+        Rows without a target in the last pass that was made to its end.
 
     Raises
     ------
@@ -66,13 +78,14 @@ class TableSource(LocalSource):
         sample_weight: str | None = None,
         *,
         columns: Sequence[str] | None = None,
+        skip_missing: bool = False,
     ) -> None:
         self._dataset = source if isinstance(source, ds.Dataset) else _opened(Path(source))
         schema = self._dataset.schema
         for what, name in (("target", target), ("sample_weight", sample_weight)):
             if name is not None or what == "target":
                 _check_column(schema, what, name)
-        self._target, self._weight = target, sample_weight
+        self._target, self._weight, self._skips = target, sample_weight, skip_missing
         own = [name for name in schema.names if name not in (target, sample_weight)]
         own = own if columns is None else _given(columns, target, sample_weight)
         for name in own:
@@ -85,21 +98,33 @@ class TableSource(LocalSource):
         self._read = [*own, target, *([] if sample_weight is None else [sample_weight])]
         _check_files(self._dataset, schema, self._read)
         self.names: tuple[str, ...] | None = tuple(own)
+        self.skipped = 0
 
     def named_blocks(self) -> Iterator[tuple[str, Block]]:
+        skipped = 0
         for fragment in self._dataset.get_fragments():
             first, file = 0, _name(fragment)
-            for batch in self._batches(fragment, file):
-                if batch.num_rows == 0:
+            for whole in self._batches(fragment, file):
+                if whole.num_rows == 0:
                     continue
-                last = first + batch.num_rows - 1
+                last = first + whole.num_rows - 1
+                batch, rows = self._kept(whole, np.arange(first, last + 1))
+                skipped += whole.num_rows - batch.num_rows
                 X = np.column_stack([_numbers(batch.column(name)) for name in self._layout.names or ()])
                 y, weights = (
                     None if name is None else _values(batch.column(name))
                     for name in (self._target, self._weight)
                 )
-                yield self._layout.named(f"{file} (rows {first} to {last})", X, y, weights)
+                yield self._layout.named(f"{file} (rows {first} to {last})", X, y, weights, rows)
                 first = last + 1
+        self.skipped = skipped
+
+    def _kept(self, batch: pa.RecordBatch, rows: Index) -> tuple[pa.RecordBatch, Index]:
+        """Rows of a batch that are not passed over, and their numbers."""
+        if not self._skips:
+            return batch, rows
+        known = compute.invert(compute.is_null(batch.column(self._target), nan_is_null=True))
+        return batch.filter(known), rows[known.to_numpy(zero_copy_only=False)]
 
     def _batches(self, fragment: ds.Fragment, file: str) -> Iterator[pa.RecordBatch]:
         """Batches of one file, with nothing read ahead but what is needed."""
@@ -121,7 +146,20 @@ class TableSource(LocalSource):
                 **({"fragment_scan_options": _LEAN} if is_parquet else {}),
             )
         except (pa.ArrowInvalid, OSError) as error:
-            raise ValueError(f"{file} cannot be read to its end: {error}") from error
+            told = _told(str(error), self._dataset.schema.names)
+            raise ValueError(f"{file} {told or f'cannot be read to its end: {error}'}") from error
+
+
+def _told(message: str, names: list[str]) -> str:
+    """What pyarrow says of a cell of text that is no number, by its column and row; else nothing."""
+    found = STRAY.search(message)
+    if found is None:
+        return ""
+    row = f", row {int(found['row']) - 2}" if found["row"] else ""  # the first one of data is its second
+    return (
+        f"has {found['cell']} in column {names[int(found['column'])]!r}{row}, where rows before it have "
+        "numbers: correct it, or leave out such rows"
+    )
 
 
 def _text_reader(
@@ -144,6 +182,11 @@ def _text_reader(
 _LEAN = ds.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
 
 
+STRAY = re.compile(
+    r"CSV column #(?P<column>\d+): (?:Row #(?P<row>\d+): )?CSV conversion error to \w+: "
+    r"invalid value (?P<cell>'.*')",
+    re.DOTALL,
+)
 OTHER_FORMATS = ("csv", "feather", "arrow", "ipc", "orc", "json")
 
 
@@ -233,12 +276,16 @@ def _wide(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
+def without_decimals(column: Any) -> Any:
+    """A column of pyarrow, with the nearest floats in place of decimal numbers."""
+    return column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
+
+
 def _values(column: pa.Array) -> Any:
-    """Numbers or labels; of decimal numbers the nearest floats."""
-    own = column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
-    return own.to_numpy(zero_copy_only=False)
+    """Numbers or labels."""
+    return without_decimals(column).to_numpy(zero_copy_only=False)
 
 
 def _numbers(column: pa.Array) -> Any:
     kind = np.float32 if pa.types.is_float32(column.type) else np.float64
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=kind)
+    return np.asarray(_values(column), dtype=kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 
 import numpy as np
@@ -14,9 +15,10 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
+import onefit  # noqa: E402
 from onefit.exceptions import UnreliableWarning  # noqa: E402
 from onefit.torch import ValueFunctionSearch  # noqa: E402
-from onefit.torch.numerics.optimizers import Lbfgs  # noqa: E402
+from onefit.torch.numerics.optimizers import Adam, Lbfgs  # noqa: E402
 from onefit.torch.value_function.kriging import Correlation, Kriging, Likelihood, warped  # noqa: E402
 from onefit.torch.value_function.levels import Lagrangian, SearchBox, Solved  # noqa: E402
 from onefit.torch.value_function.module_levels import Data, ModuleLevels, Penalised, SumOfSquares  # noqa: E402
@@ -567,3 +569,58 @@ def test_solves_from_the_first_weights_do_not_see_the_others():
     warm = network_search(n_rounds=1).fit(*data)
     assert warm.values_[0] == cold.values_[0]
     assert warm.values_[-1] < cold.values_[-1] or np.all(warm.values_[1:5] < cold.values_[1:5])
+
+
+def normalised(max_iter=2, **settings):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+    plan = {"n_samples": 3, "n_rounds": 1, "max_iter": max_iter, **settings}
+    return ValueFunctionSearch(module, nn.MSELoss(), {"r": "*weight"}, {"r": (0.01, 1.0)}, **plan)
+
+
+@pytest.mark.parametrize(
+    ("n", "sizes"), [(33, [8, 8, 8, 9]), (34, [8, 8, 8, 8, 2]), (9, [9]), (3, [3]), (1, [1])]
+)
+def test_a_single_row_that_is_left_goes_with_the_batch_before_it(n, sizes):
+    batches = Adam(1, 8, 1e-3, (n, 20))._batches(np.random.default_rng(0))
+    assert [len(rows) for rows, _ in batches] == sizes
+    assert sorted(np.concatenate([rows for rows, _ in batches])) == list(range(n))
+    assert Adam(1, 8, 1e-3, (n, 20)).smallest == min(sizes)
+    assert Adam(1, 1, 1e-3, (n, 20)).smallest == 1
+
+
+@pytest.mark.filterwarnings("ignore::onefit.UnreliableWarning")
+def test_batch_normalisation_is_trained_on_two_rows_or_more():
+    X, y = torch.randn(33, 4), torch.randn(33, 1)
+    search = normalised(batch_size=8).fit(X, y, X[:9], y[:9])
+    assert 0.01 <= search.lambda_["r"] <= 1.0
+    for settings, n in (({"batch_size": 1}, 33), ({"batch_size": 8}, 1)):
+        with pytest.raises(
+            ValueError, match=r"does not train on a batch of 1 row .*: raise batch_size, or give"
+        ):
+            normalised(**settings).fit(X[:n], y[:n], X, y)
+
+
+@pytest.mark.filterwarnings("ignore::onefit.UnreliableWarning")
+@pytest.mark.parametrize("batch_size", [None, 8])
+@pytest.mark.parametrize("training", [True, False])
+def test_the_module_that_was_given_stays_as_it_is(batch_size, training):
+    search, (X, y) = normalised(batch_size=batch_size), (torch.randn(33, 4), torch.randn(33, 1))
+    search.module.train(training)[0].eval()
+    before = copy.deepcopy(search.module)
+    search.fit(X, y, X[:9], y[:9])
+    pairs = zip(search.module.modules(), before.modules(), strict=True)
+    assert all(one.training == other.training for one, other in pairs)
+    own, old = search.module.state_dict(), before.state_dict()
+    assert all(torch.equal(own[name], old[name]) for name in old)
+
+
+@pytest.mark.parametrize(
+    "module", [nn.Linear(4, 1), onefit.GeneralizedLinear("squared", onefit.penalties.L2())]
+)
+@pytest.mark.parametrize("held", [(), (None, None), (torch.zeros(0, 4), torch.zeros(0))])
+def test_a_search_without_validation_rows_is_refused(module, held):
+    with pytest.raises(
+        ValueError, match=r"X_val has no rows: give validation data, .*: fit\(X, y, X_val, y_val\)"
+    ):
+        ValueFunctionSearch(module).fit(torch.zeros(9, 4), torch.zeros(9), *held)

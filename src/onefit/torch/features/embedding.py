@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 
 from onefit import cost
 from onefit._typing import Array, Index
+from onefit._whole_file import whole_file
 from onefit.blocks import block_length
 from onefit.blocks.rows import Rows
 from onefit.sources import GeneratedSource
@@ -248,9 +249,8 @@ class _Embedded:
             np.save(file("y", count), y)
             count += 1
             yield X, y
-        part = done.with_suffix(".part")
-        part.write_text(f"{count} {digest}")
-        part.replace(done)
+        with whole_file(done) as whole:
+            whole.write(f"{count} {digest}".encode())
 
     @cached_property
     def _digest(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -115,11 +116,23 @@ class Adam:
                     bounded.data.clamp_(0.0, 1.0)
         adam.zero_grad()
 
+    @property
+    def smallest(self) -> int:
+        """Rows of the smallest batch."""
+        return int(np.diff(self._bounds()).min())
+
+    def _bounds(self) -> list[int]:
+        """Where batches begin and end; a single row that is left goes with the batch before it."""
+        n = self.sizes[0]
+        ends = [*range(0, n, self.batch_size), n]
+        alone = len(ends) > 2 and self.batch_size > 1 and n - ends[-2] == 1
+        return [*ends[:-2], n] if alone else ends
+
     def _batches(self, rng: np.random.Generator) -> list[tuple[Index, Index]]:
         """All training rows in random order, and as many random validation rows beside each batch."""
         n, n_validation = self.sizes
         order = rng.permutation(n)
-        cuts = [order[first : first + self.batch_size] for first in range(0, n, self.batch_size)]
+        cuts = [order[first:end] for first, end in pairwise(self._bounds())]
         size = min(self.batch_size, n_validation)
         return [(cut, rng.choice(n_validation, size, replace=False)) for cut in cuts]
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from onefit._typing import Array
 from onefit.exceptions import SolverError
 from onefit.torch.numerics.identity import digest_of
-from onefit.torch.numerics.optimizers import Descent, Goal, Rows
+from onefit.torch.numerics.optimizers import Adam, Descent, Goal, Rows
 from onefit.torch.numerics.rows import evaluating, seeded, trained_parameters
 from onefit.torch.value_function.checking import linear_loss
 from onefit.torch.value_function.levels import (
@@ -211,6 +211,7 @@ class ModuleLevels(Levels):
         ValueError
         """
         penalties = zip(self.space.names, self.penalties, strict=True)
+        self._check_batches()
         terms: dict[str, Any] = {f"penalty {name!r}": penalty(self.module) for name, penalty in penalties}
         values = dict(terms)
         with torch.no_grad():
@@ -228,6 +229,21 @@ class ModuleLevels(Levels):
                     f"{name} does not depend on any parameter that is trained, so that its strength changes "
                     "nothing: see requires_grad of those that it is of"
                 )
+
+    def _check_batches(self) -> None:
+        """Refuse batches that the module does not train on, as batch normalisation does not on one row."""
+        if not isinstance(self.descent, Adam):
+            return
+        size, own = self.descent.smallest, copy.deepcopy(self.module).train()
+        try:
+            with torch.no_grad(), seeded(0, self.variables[0].device):
+                own(self.train.X[:size])
+        except ValueError as error:
+            rows = "1 row" if size == 1 else f"{size} rows"
+            raise ValueError(
+                f"the module does not train on a batch of {rows} ({error}): raise "
+                "batch_size, or give more rows"
+            ) from error
 
     def _said(self, names: str, data: Data, loss: Loss) -> Tensor:
         """A loss of some rows, which the module and the loss have to take."""

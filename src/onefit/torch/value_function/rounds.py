@@ -23,6 +23,7 @@ from scipy.stats import qmc
 from torch import Tensor
 
 from onefit._typing import Array
+from onefit._whole_file import whole_file
 from onefit.torch.value_function.kriging import Kriging
 from onefit.torch.value_function.levels import Joint, Lagrangian, Levels, Solved, State
 
@@ -123,9 +124,8 @@ class Store:
         if file.exists():
             return cast("dict[str, Any]", torch.load(file, map_location="cpu", weights_only=True))
         result = compute()
-        partial_file = file.with_suffix(".partial")
-        torch.save(result, partial_file)
-        partial_file.replace(file)  # whole or not at all
+        with whole_file(file) as whole:
+            torch.save(result, whole)
         return result
 
     def point(self, name: str, kind: type[P], compute: Callable[[], P]) -> P:

@@ -114,7 +114,8 @@ class ValueFunctionSearch(BaseEstimator):
     tol : float, default 1e-8
         Largest entry of the gradient at which L-BFGS stops.
     batch_size : int, optional
-        Rows in a batch; all at once if not given.  Needed where the module has dropout, which L-BFGS
+        Rows in a batch; all at once if not given.  A single row that is left goes with the batch before it.
+        Needed where the module has dropout, which L-BFGS
         evaluates without.  Solves on batches are inexact, and φ̂ and λ* with them.
     learning_rate : float, default 1e-3
         Of Adam; it falls to zero.
@@ -212,7 +213,7 @@ class ValueFunctionSearch(BaseEstimator):
     device: str | torch.device = "cpu"
     random_state: Any = 0
 
-    def fit(self, X: Any, y: Any, X_val: Any, y_val: Any) -> Self:
+    def fit(self, X: Any, y: Any, X_val: Any = None, y_val: Any = None) -> Self:
         """Search.
 
         Parameters
@@ -220,9 +221,10 @@ class ValueFunctionSearch(BaseEstimator):
         X, y : tensors or arrays with n rows
             Training data.
         X_val, y_val : tensors or arrays
-            Validation data.
+            Validation data, which must be given.
         """
         self._check_settings()
+        _check_held(X_val=X_val, y_val=y_val)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         levels = self._levels(X, y, X_val, y_val)
         store = Store.opened(self.checkpoint, self._key(levels, seed))
@@ -367,3 +369,14 @@ class ValueFunctionSearch(BaseEstimator):
         """Output of the retrained module, or what the refitted linear model predicts."""
         check_is_fitted(self)
         return self._judge.predict(self.module_, X)
+
+
+def _check_held(**held: Any) -> None:
+    """Refuse a search without validation rows."""
+    for name, given in held.items():
+        shape = () if given is None else given.shape if hasattr(given, "shape") else np.shape(given)
+        if given is None or tuple(shape[:1]) == (0,):
+            raise ValueError(
+                f"{name} has no rows: give validation data, rows that are not among X and y, by whose loss "
+                "strengths are chosen: fit(X, y, X_val, y_val)"
+            )

@@ -262,7 +262,7 @@ class Problem:
 
     def coef_of_losses(self, coef: Array) -> Array:
         """The same for coefficients."""
-        return coef - coef.mean(axis=1, keepdims=True) if self.loss.ignores_shifts else coef
+        return coef - _linalg.row_means(coef) if self.loss.ignores_shifts else coef
 
     def levels_of_losses(self, level: Array) -> Array:
         """The same for intercepts."""

@@ -49,7 +49,15 @@ from onefit._linalg.factorization import (
     solve_or_fit,
     triangular_inverse,
 )
-from onefit._linalg.rows import row_diagonals, row_matrices, row_times, weighted_rows, with_axes
+from onefit._linalg.rows import (
+    row_diagonals,
+    row_matrices,
+    row_means,
+    row_sums,
+    row_times,
+    weighted_rows,
+    with_axes,
+)
 from onefit._linalg.semidefinite import (
     eigenpairs_beside,
     graded_rows,
@@ -109,7 +117,9 @@ __all__ = [
     "pseudo_factor",
     "row_diagonals",
     "row_matrices",
+    "row_means",
     "row_span",
+    "row_sums",
     "row_times",
     "scaled_gram",
     "solve_each",

@@ -137,7 +137,7 @@ class AverageCurvature:
         levels = (self.levels * (level @ self.outputs)) @ self.outputs.T
         levels = levels - (self.means @ coef).reshape(f, c)
         if self.fit.problem.has_free_shift:
-            levels = levels - levels.mean(axis=1, keepdims=True)
+            levels = levels - _linalg.row_means(levels)
         if span is not None:
             ridge = self.fit.tangent.hessian.flat[0]
             coef = span.coefficients(coef - own / ridge) + whole / ridge

@@ -29,7 +29,7 @@ from onefit.problem import Problem
 
 def centred(values: Array) -> Array:
     """Less the mean over outputs, the second axis."""
-    return values - values.mean(axis=1, keepdims=True)
+    return values - _linalg.row_means(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +133,7 @@ class Reduction:
 
     def _left_out(self, coef: Array) -> Array:
         """The part that has no coordinates: what is common is the same for all outputs to the last digit."""
-        level = 0.0 if self.kept is None else coef.mean(axis=1, keepdims=True)
+        level = 0.0 if self.kept is None else _linalg.row_means(coef)
         common = np.zeros_like(coef) + level
         if self.span is None:
             return common

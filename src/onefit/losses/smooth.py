@@ -211,7 +211,7 @@ class CovarianceOfClasses(Bending):
 
     def __call__(self, change: Array) -> Array:
         moved = np.asarray(change * _linalg.with_axes(self.held, change))
-        moved -= _linalg.with_axes(self.shares, change) * moved.sum(axis=1, keepdims=True)
+        moved -= _linalg.with_axes(self.shares, change) * _linalg.row_sums(moved)
         return moved
 
     def weighted(self, weights: Array) -> Bending:

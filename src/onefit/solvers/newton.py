@@ -160,7 +160,7 @@ def is_short(fit: Fit, change: Array) -> bool:
     divided by a weak penalty, may take long steps.
     """
     if fit.problem.loss.ignores_shifts:
-        change = change - change.mean(axis=1, keepdims=True)
+        change = change - _linalg.row_means(change)
     return bool(np.max(np.abs(change), initial=0.0) < 1e-6 * (1.0 + np.max(np.abs(fit.eta), initial=0.0)))
 
 

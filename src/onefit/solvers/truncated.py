@@ -203,7 +203,7 @@ def by_diagonal(fit: Fit) -> Solve:
 
     def without_shifts(gradient: Direction) -> Direction:
         coef, level = gradient.coef / columns, gradient.intercept / levels
-        coef[flat] -= coef[flat].mean(axis=1, keepdims=True)
+        coef[flat] -= _linalg.row_means(coef[flat])
         return Direction(coef, level - level.mean())
 
     return without_shifts

@@ -183,6 +183,14 @@ def test_what_has_no_refit_keeps_the_approximation_and_is_said():
     assert "no solution" in str(est)
 
 
+def test_a_row_that_has_the_only_count_is_said_to_need_others_like_it():
+    X, y = np.random.default_rng(0).normal(size=(30, 4)), 5.0 * np.eye(30)[0]
+    model = PoissonRegressor(alpha=0.1).fit(X, y)
+    with pytest.warns(onefit.UnreliableWarning, match=r"rows 0\): no solution .* more rows like them"):
+        est = onefit.loo(model, X, y)
+    assert est.refinement.failed == 1
+
+
 def test_nothing_is_solved_where_a_row_is_alone_in_its_class(monkeypatch):
     from onefit.fit import Fit
     from onefit.leave_out import refit

@@ -145,7 +145,8 @@ class ElasticNetLOO(_AlongKinks):
         Share of the ℓ1 penalty, in (0, 1]; of several, the one with the smallest risk is chosen.  Beside an
         automatic path it is the share where y has standard deviation 1, so that the units of y change
         nothing, as in glmnet (Friedman, Hastie and Tibshirani 2010); beside strengths that are given it is
-        scikit-learn's, of y as it is.
+        scikit-learn's, of y as it is.  The units of X count, as in both: standardise the columns, or
+        coefficients of columns in thousands are held by the ℓ1 part alone.
     <selection>
     <eps>
     <early_stopping>

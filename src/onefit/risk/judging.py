@@ -234,6 +234,11 @@ def class_lost(y: Any, classes: Any | None, sample_weight: Array | None, left_ou
 
 def remedy(left_out: LeftOut) -> str:
     """What tells more where the error is too large: rows that were solved anew are not solved again."""
+    if left_out.failed.size and np.all(np.isin(left_out.fold, left_out.failed) | left_out.certified):
+        return (
+            "no solution was found without them: regularise more, or, where all other counts are zero, find "
+            "more rows like them, since no penalty makes up for these"
+        )
     anew = np.isin(left_out.fold, np.union1d(left_out.anew, left_out.failed))
     if left_out.correction is None and np.all(anew | left_out.certified):
         why = "has several optima" if left_out.several.size else "could not be checked"

@@ -9,10 +9,12 @@ import pytest
 import scipy.sparse as sp
 
 from onefit.balance import Balance
+from onefit.curvature import Direction, factor
 from onefit.fit import Fit
 from onefit.leave_out import coef_steps
 from onefit.leave_out.blocks import Blocks
-from onefit.leave_out.chords import goes_by_coefficients
+from onefit.leave_out.chords import FoldProblems, goes_by_coefficients
+from onefit.leave_out.coef_steps import OfFit, steps_in_coefficients
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.sets import Folds
 from onefit.leave_out.stages import LOOSELY, State
@@ -154,3 +156,27 @@ def test_where_steps_crawl_they_are_given_up(monkeypatch):
     assert len(passes) <= 3 * coef_steps.PATIENCE
     for k in set(range(len(sets))) - set(blocks.ends):
         assert not np.any(blocks.bounds[blocks.folds.place(k)] < 1e-6)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Poisson(), Multinomial(3)], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("store", [np.asarray, np.asfortranarray, sp.csr_array])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_tenths_may_be_summed_in_single_precision(loss, store, weighted, monkeypatch):
+    monkeypatch.setattr(coef_steps, "FEWEST", 16)
+    monkeypatch.setattr(coef_steps, "IN_CACHE", 10 * N)
+    weights = np.random.default_rng(2).uniform(0.3, 3.0, N) if weighted else np.ones(N)
+    fit = fitted(loss, store=store, weights=weights)
+    tenths = np.array_split(np.random.default_rng(3).permutation(N), 10)
+    refits, begun = FoldProblems.without(fit, factor(fit), tenths), []
+    of = coef_steps._Passes.of.__func__
+    kept = lambda cls, *given, **how: begun.append(of(cls, *given, **how)) or begun[-1]  # noqa: E731
+    monkeypatch.setattr(coef_steps._Passes, "of", classmethod(kept))
+    start = Direction(*(np.repeat(part[..., None], 10, axis=-1) for part in (fit.coef, fit.intercept)))
+    close = coef_steps.Roughly.of_folds(1e-3, np.zeros(10))
+    end = steps_in_coefficients(refits, OfFit(factor(fit)), close, start, 60, mix=12, in_single=True)
+    precision = np.float64 if sp.issparse(fit.problem.X) else np.float32
+    assert {block.X.dtype for block in begun[0].blocks} == {np.dtype(precision)}
+    assert end.settled.all()
+    for j, refit in enumerate(refits_without(fit, tenths)):
+        way = np.linalg.norm(refit.eta - fit.eta)
+        assert np.linalg.norm(end.predictors_of(fit.problem.X, np.arange(N), j) - refit.eta) <= 5e-3 * way

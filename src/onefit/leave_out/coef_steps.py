@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from onefit import _linalg
+from onefit._linalg.design import RowsInSingle
 from onefit._typing import Array, Design, Index, Mask
 from onefit.curvature import AverageCurvature, Curvature, Direction
 from onefit.fit import Fit
@@ -83,6 +84,10 @@ class OfFit(NamedTuple):
 class Close(Protocol):
     """What is close enough of some folds."""
 
+    @property
+    def is_proof(self) -> bool:
+        """Whether it bounds what is left, by how far rows have moved and by gradients in double precision."""
+
     def told(self, norm: Array, travelled: Array) -> tuple[Array, Mask]:
         """How far refits may be from where gradients of such norms are left, and whether that will do.
 
@@ -101,6 +106,10 @@ class Bounded(NamedTuple):
     R: float
     full: float  # full precision of predictors
     enough: float
+
+    @property
+    def is_proof(self) -> bool:
+        return True
 
     @classmethod
     def of_folds(cls, refits: FoldProblems, rows: Index, reach: Reach, tol: float) -> Bounded:
@@ -135,6 +144,10 @@ class Roughly:
     share: float
     longest: Array
     which: Index
+
+    @property
+    def is_proof(self) -> bool:
+        return False
 
     @classmethod
     def of_folds(cls, share: float, longest: Array) -> Roughly:
@@ -171,12 +184,14 @@ class _Passes:
 
     fit: Fit
     blocks: Sequence[_RowsOnce]
-    far: Index  # rows whose moves are not asked for
+    far: Index | None  # rows whose moves are not asked for; None where no move is
 
     @classmethod
-    def of(cls, fit: Fit, folds: int, far: Index) -> _Passes:
-        """In blocks for so many folds."""
-        return cls(fit, list(_blocks(fit, folds)), far)
+    def of(cls, fit: Fit, folds: int, far: Index | None, *, in_single: bool) -> _Passes:
+        """In blocks for so many folds; in single precision, where X is dense, if that will do."""
+        rough = RowsInSingle.of(fit.problem.X) if in_single else None
+        X = _linalg.as_columns(fit.problem.X).by_row if rough is None else rough.X
+        return cls(fit, list(_blocks(fit, X, folds)), far)
 
     def seen(self, refits: FoldProblems, at: Direction) -> _Seen:
         """Gradients at a point of each fold, and how far rows have moved."""
@@ -184,15 +199,17 @@ class _Passes:
         coef, level = at.coef.reshape(len(at.coef), -1), at.intercept.reshape(-1, 1)
         gradient, levels, travelled = np.zeros_like(coef), np.zeros(len(level)), np.zeros(f)
         held = refits.weights
-        if self.far.size:
+        if self.far is not None and self.far.size:
             held = held.copy()
             held[self.far] = 0.0
         for rows, X, y, here in self.blocks:
-            eta = np.ascontiguousarray(_linalg.times(X, coef).T)
+            eta = np.ascontiguousarray(_linalg.times(X, coef.astype(X.dtype, copy=False)).T)
             eta += level
-            slope = self._slopes(y, eta, np.ascontiguousarray(refits.weights[rows].T))
+            slope = self._slopes(y, eta, np.ascontiguousarray(refits.weights[rows].T, dtype=eta.dtype))
             gradient += _linalg.transposed_times(X, slope.T)
             levels += slope.sum(axis=1)
+            if self.far is None:
+                continue
             change = eta.reshape(len(here), f, -1)
             change -= here[:, None]
             moved = np.ptp(change, axis=0) if problem.is_coupled else np.abs(change[0])
@@ -211,14 +228,14 @@ class _Passes:
             slope = problem.loss.gradient(np.tile(y, f), by_class.T).T.reshape(-1, *weights.shape)
         else:
             slope = problem.loss.gradient(y, eta)[None]
-        slope = slope * weights
+        slope = (slope * weights).astype(eta.dtype, copy=False)
         slope[:, weights == 0.0] = 0.0  # of rows that left it may be infinite
         return slope.reshape(eta.shape)
 
 
-def _blocks(fit: Fit, folds: int) -> Iterator[_RowsOnce]:
+def _blocks(fit: Fit, X: Design, folds: int) -> Iterator[_RowsOnce]:
     problem = fit.problem
-    n, c, X = problem.n, problem.n_outputs, _linalg.as_columns(problem.X).by_row
+    n, c = problem.n, problem.n_outputs
     here = np.ascontiguousarray(fit.eta.reshape(n, c).T)
     size = max(FEWEST, IN_CACHE // (c * folds))
     for start in range(0, n, size):
@@ -321,6 +338,8 @@ def steps_in_coefficients(
     far: Index | None = None,
     mix: int = MIXED,
     patience: int = PATIENCE,
+    *,
+    in_single: bool = False,
 ) -> EndsOfSteps:
     """Steps until what is left of each fold is small, or no longer shrinks.
 
@@ -339,12 +358,17 @@ def steps_in_coefficients(
         Steps that are mixed.
     patience : int, default 6
         Steps in which what is left must fall to a quarter.
+    in_single : bool, default False
+        Whether gradients may be summed in single precision: where so many rows leave that what they take
+        with them is far above what that rounds off.
     """
     f, problem = start.coef.shape[-1], refits.fit.problem
     end = EndsOfSteps(
         start.coef.copy(), start.intercept.copy(), np.full(f, np.inf), np.zeros(f, dtype=bool), []
     )
-    rows = _Passes.of(refits.fit, f, np.array([], dtype=np.intp) if far is None else far)
+    if far is None and close.is_proof:
+        far = np.array([], dtype=np.intp)
+    rows = _Passes.of(refits.fit, f, far if close.is_proof else None, in_single=in_single)
     unseen = np.full(f, np.inf)
     waited = np.zeros(f)
     moving = _Unsettled(refits, without, close, np.arange(f), start, unseen, unseen, waited, mix, patience)

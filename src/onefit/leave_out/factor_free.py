@@ -277,7 +277,8 @@ class FitsWithout:
             np.stack([fit.intercept + shift.level for shift in known], axis=-1),
         )
         close = Roughly.of_folds(SHARE, np.array([shift.length for shift in known]))
-        end = steps_in_coefficients(refits, OfFit(K.for_steps), close, begun, MAX_STEPS, mix=MIXED)
+        about = OfFit(K.for_steps)
+        end = steps_in_coefficients(refits, about, close, begun, MAX_STEPS, mix=MIXED, in_single=True)
         serving.products.append(sum(end.passes))
         self.serving = serving
         return end

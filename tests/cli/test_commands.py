@@ -219,7 +219,8 @@ class TestConfig:
 
     def test_every_option_has_the_name_of_the_command_line(self, done, tmp_path, capsys):
         config = tmp_path / "onefit.toml"
-        config.write_text('[tune]\ntime = "z"\nmemory-limit = "1G"\nmodel = "ridge"\n[loo]\nexact = true\n')
+        options = '[tune]\ntime = "z"\nmemory-limit = "1G"\nmodel = "ridge"\n[loo]\nexact = true\n'
+        config.write_text(options, encoding="utf-8-sig")  # as editors on Windows write it
         assert run(["tune", str(done / "t.csv"), "--target", "y", "--config", str(config)]) == 0
         assert "tuned by predicting later rows from earlier ones" in capsys.readouterr().out
 

@@ -209,6 +209,8 @@ def test_what_a_model_of_passes_cannot_do_is_said(tmp_path, capsys):
     frame.loc[7, "b"] = np.nan
     told = refused("predict", out, text(tmp_path, frame[:20]))
     assert "t.csv: column 'b' is missing in row 7: the model was tuned in passes" in told
+    told = refused("predict", out, text(tmp_path, frame[:20].drop(columns="b")))
+    assert "add it, with a number in every row" in told
     told = refused("predict", out, text(tmp_path, frame[:20].assign(a="x")))
     assert "t.csv: column 'a' holds no number, but 'x', in row 0" in told
 

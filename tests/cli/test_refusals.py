@@ -161,6 +161,14 @@ CONFIGS = {
     "unknown tables": ("[[tunee]]\nforce = true\n", "c.toml: 'tunee' is no command; did you mean 'tune'?"),
     "unknown common key": ("colour = 'red'\n", "'colour' is no option of any command"),
     "list for a value": ("[tune]\ntarget = ['y']\n", "'target' must be a single value, got ['y']"),
+    "number for a switch": ("[tune]\nforce = 1\n", "'force' must be true or false, got 1"),
+    "switch for a name": ("[tune]\nmodel = true\n", "'model' must be text or a number, got True"),
+    "infinite count": ("[tune]\ntarget = 'y'\naudit = inf\n", "'inf' is not a valid integer"),
+    "part of a count": ("[tune]\ntarget = 'y'\naudit = 2.5\n", "'2.5' is not a valid integer"),
+    "option in two ways": (
+        "[tune]\nmemory-limit = '1G'\nmemory_limit = '2G'\n",
+        "'memory-limit' and 'memory_limit' are the same option: leave out one of them",
+    ),
     "value for a list": ("[tune]\ntarget = 'y'\ndrop = 'a'\n", "'drop' must be a list, got 'a'"),
 }
 

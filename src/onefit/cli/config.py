@@ -24,6 +24,8 @@ def read_config(context: click.Context, _option: click.Parameter, path: str | No
     if path is None:
         return
     options, commands = _parsed(path), _commands(context)
+    for given in (options, *(one for one in options.values() if isinstance(one, dict))):
+        _refuse_twice(path, given)
     _refuse_values(path, options, commands)
     tables = {key: value for key, value in options.items() if _is_table(value)}
     common = {key: value for key, value in options.items() if key not in tables}
@@ -43,7 +45,7 @@ def read_config(context: click.Context, _option: click.Parameter, path: str | No
 
 def _parsed(path: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))  # as editors on Windows write it
     except FileNotFoundError as error:
         raise TableError(f"{path}: no such file of options") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -78,6 +80,14 @@ def _refuse_values(path: str, options: dict[str, Any], commands: Iterable[str]) 
             )
 
 
+def _refuse_twice(path: str, given: Iterable[str]) -> None:
+    """Refuse a name that is written in two ways."""
+    written: dict[str, str] = {}
+    for key in given:
+        if (other := written.setdefault(_name(key), key)) != key:
+            raise TableError(f"{path}: {other!r} and {key!r} are the same option: leave out one of them")
+
+
 def _is_table(value: Any) -> bool:
     """Whether a value is a table of TOML, or several of one name."""
     return isinstance(value, dict) or (
@@ -93,7 +103,14 @@ def _refuse_unknown(path: str, given: Iterable[str], known: list[str], what: str
 
 
 def _value(name: str, option: click.Parameter, value: Any, path: str) -> Any:
-    if isinstance(value, list) != option.multiple if isinstance(option, click.Option) else False:
-        wanted = "a list" if getattr(option, "multiple", False) else "a single value"
+    """What stands on the command line in place of a value."""
+    several, is_flag = getattr(option, "multiple", False), getattr(option, "is_flag", False)
+    if isinstance(value, list) != several:
+        wanted = "a list" if several else "a single value"
         raise TableError(f"{path}: {name!r} must be {wanted}, got {value!r}")
-    return value
+    if any(isinstance(one, bool) != is_flag for one in (value if several else [value])):
+        wanted = "true or false" if is_flag else "text or a number"
+        raise TableError(f"{path}: {name!r} must be {wanted}, got {value!r}")
+    if is_flag:
+        return value
+    return list(map(str, value)) if several else str(value)

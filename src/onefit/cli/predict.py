@@ -92,13 +92,19 @@ def features_of(pipeline: Any, frame: pd.DataFrame) -> pd.DataFrame:
         hint = suggest(missing[0], list(frame.columns))
         raise TableError(
             f"there is no column {listed(list(map(repr, missing)), 8)} ({len(missing)} of the {len(names)} "
-            f"that the model needs){hint or ': add it, empty if it is unknown'}"
+            f"that the model needs){hint or f': add it, {_fills(pipeline)}'}"
         )
     frame = frame[list(names)]
     _check_dates(pipeline, frame)
     if saved.card_of(pipeline).get("passes"):
         _check_numbers(frame)
     return frame
+
+
+def _fills(pipeline: Any) -> str:
+    """What stands in a column that is not known."""
+    in_passes = saved.card_of(pipeline).get("passes")
+    return "with a number in every row" if in_passes else "empty if it is unknown"
 
 
 def _check_dates(pipeline: Any, frame: pd.DataFrame) -> None:

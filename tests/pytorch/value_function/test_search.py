@@ -364,6 +364,15 @@ def test_a_checkpoint_of_another_search_is_refused(tmp_path):
         RIDGE.fitted(checkpoint=tmp_path, n_samples=4, n_rounds=1)
 
 
+@pytest.mark.parametrize("content", [b"", b"PK not what was saved"])
+def test_a_damaged_checkpoint_is_named(tmp_path, content):
+    RIDGE.fitted(checkpoint=tmp_path, n_samples=3, n_rounds=1)
+    file = sorted(tmp_path.glob("*.pt"))[0]
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{file.name} is damaged: remove this file"):
+        RIDGE.fitted(checkpoint=tmp_path, n_samples=3, n_rounds=1)
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -481,9 +490,11 @@ def test_clone_pickle_and_parameters(found):
         ({"bounds": {"other": (1.0, 2.0)}}, "same names"),
         ({"scale": "cubic"}, "scale must be"),
         ({"device": "cuda:99"}, "cannot be used here"),
+        ({"dtype": "float32"}, "dtype must be one of torch"),
         ({"n_samples": 2}, "at least 3"),
         ({"n_rounds": 0}, "n_rounds"),
         ({"multiplier": 0.0}, "multiplier must be a positive number"),
+        ({"batch_size": 8, "learning_rate": 0}, "learning_rate must be a positive number"),
         ({"batch_size": 1.5}, "batch_size"),
     ],
 )

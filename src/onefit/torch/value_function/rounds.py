@@ -10,6 +10,7 @@ the validation losses themselves.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -122,7 +123,7 @@ class Store:
             return compute()
         file = self.folder / f"{name}.pt"
         if file.exists():
-            return cast("dict[str, Any]", torch.load(file, map_location="cpu", weights_only=True))
+            return _read(file)
         result = compute()
         with whole_file(file) as whole:
             torch.save(result, whole)
@@ -138,6 +139,16 @@ class Store:
         parts = self.load(name, saved)
         values = (parts[key] for key in kind._fields)
         return kind._make(v.numpy() if isinstance(v, Tensor) else v for v in values)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """What was saved in a file."""
+    try:
+        return cast("dict[str, Any]", torch.load(file, map_location="cpu", weights_only=True))
+    except (pickle.UnpicklingError, EOFError, RuntimeError) as error:
+        raise ValueError(
+            f"checkpoint {file} is damaged: remove this file, and the search does anew what was in it"
+        ) from error
 
 
 @dataclass(eq=False)

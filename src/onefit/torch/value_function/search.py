@@ -244,7 +244,7 @@ class ValueFunctionSearch(BaseEstimator):
         for name, least in (("n_rounds", 1), ("max_iter", 1), ("n_samples", 3), ("batch_size", 1)):
             if name in ("n_rounds", "max_iter") or getattr(self, name) is not None:
                 check_count(name, getattr(self, name), least)
-        for name in ("weight", "multiplier", "growth"):
+        for name in ("weight", "multiplier", "growth", "learning_rate"):
             check_positive(name, getattr(self, name))
 
     def _levels(self, *data: Any) -> Levels:
@@ -276,6 +276,8 @@ class ValueFunctionSearch(BaseEstimator):
         for name, one in (functions | texts).items():
             if not callable(one) and not (name in texts and isinstance(one, str)):
                 raise TypeError(f"{name} must be a function that returns a tensor, got {one!r}")
+        if self.dtype is not None and not isinstance(self.dtype, torch.dtype):
+            raise TypeError(f"dtype must be one of torch, such as torch.float32, got {self.dtype!r}")
         device, dtype = (
             as_device(self.device),
             self.dtype or (torch.float64 if self.batch_size is None else like),

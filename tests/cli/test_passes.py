@@ -291,3 +291,11 @@ def test_names_of_rows_and_of_no_column_are_read_as_in_memory(tmp_path, capsys):
     assert "t.csv: rows have empty cells beyond the columns of the header: take them off, or raise" in told
     told = said(capsys, written("a,a,y"), code=2)
     assert "t.csv: columns 1 and 2 are both named 'a': rename one of them" in told
+
+
+@pytest.mark.parametrize("header", ["\n1990,1991,1992", "\n \n\n1990,1991,1992", '"19\n90",1991,1992'])
+def test_the_header_may_take_several_lines(tmp_path, capsys, header):
+    rows = table().to_csv(index=False, header=False)
+    (tmp_path / "t.csv").write_text(f"{header}\n{rows}")
+    told = said(capsys, tmp_path / "t.csv", "--model", "ridge", target="1992")
+    assert "300 rows, 2 columns" in told

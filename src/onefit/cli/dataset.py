@@ -157,7 +157,7 @@ def _text(path: Path, known: Format, header: Header, labels: set[str]) -> ds.Dat
         read_options=pyarrow.csv.ReadOptions(
             encoding="utf8" if known.encoding == UTF8 else known.encoding,
             column_names=header.names,
-            skip_rows_after_names=1,
+            skip_rows=header.lines,
         ),
     )
     return ds.dataset(str(path), format=text)

@@ -169,11 +169,14 @@ class Header(NamedTuple):
     notes : tuple of str
     goes_on : bool
         Whether rows have empty cells beyond these columns.
+    lines : int
+        Lines of the file that it ends after: more than one where blank ones come first, or a name is of two.
     """
 
     names: tuple[str, ...]
     notes: tuple[str, ...] = ()
     goes_on: bool = False
+    lines: int = 1
 
 
 def header_of(path: Path, known: Format) -> Header:
@@ -181,7 +184,7 @@ def header_of(path: Path, known: Format) -> Header:
     with opened(path, str(known.encoding)) as file:
         lines = csv.reader(file, delimiter=str(known.separator), skipinitialspace=True)
         rows = (cells for cells in lines if len(cells) > 1 or "".join(cells).strip())
-        named = next(rows, [])
+        named, length = next(rows, []), lines.line_num
         first, width, wide, uneven = next(rows, []), len(named), 0, False
         if len(first) > width:
             for cells in chain([first], rows):
@@ -199,7 +202,7 @@ def header_of(path: Path, known: Format) -> Header:
     elif len(first) > width:
         notes = ("rows end in empty cells beyond the header, which were left out",)
     names = tuple(name.strip() or _unnamed(place) for place, name in enumerate(named))
-    return Header(names, notes, goes_on=len(first) > len(names))
+    return Header(names, notes, len(first) > len(names), length)
 
 
 def refuse_shifted(path: Path, header: Header, frame: pd.DataFrame) -> None:

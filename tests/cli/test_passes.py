@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pandas._libs.parsers import STR_NA_VALUES
 
-from onefit.cli import dataset, marks, run, saved, seen
+from onefit.cli import dataset, marks, run, saved, seen, streaming
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -299,3 +299,61 @@ def test_the_header_may_take_several_lines(tmp_path, capsys, header):
     (tmp_path / "t.csv").write_text(f"{header}\n{rows}")
     told = said(capsys, tmp_path / "t.csv", "--model", "ridge", target="1992")
     assert "300 rows, 2 columns" in told
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words", "message"),
+    [
+        ("a", 1e160, (), "t.csv (rows 0 to 299): column 'a' is 1e+160, too large to compute with, in row 70"),
+        ("y", -1e120, (), "column 'y' is -1e+120, too large to compute with, in row 70: make it empty"),
+        (
+            "y",
+            1.797e308,
+            ("--task", "binary"),
+            "column 'y' is 1.8e+308, too large to compute with, in row 70",
+        ),
+        ("y", "#DIV/0!", (), "target 'y' holds numbers, but '#DIV/0!' in row 70: correct it"),
+        (
+            "y",
+            "#DIV/0!",
+            ("--model", "lasso"),
+            "target 'y' holds numbers, but '#DIV/0!' in row 70: correct it",
+        ),
+        (
+            "y",
+            -1,
+            ("--task", "counts"),
+            "t.csv (rows 0 to 299): target 'y' is negative in row 70 (-1): counts",
+        ),
+    ],
+)
+def test_cells_that_are_refused_are_named(tmp_path, capsys, column, value, words, message):
+    frame = table().astype(object)
+    if words:
+        frame["y"] = (frame["y"] > 0).astype(int).astype(object)
+    frame.loc[70, column] = value
+    frame.loc[5, "y"] = None
+    told = said(capsys, text(tmp_path, frame), *words, "--out", tmp_path / "out", code=2)
+    assert message in told
+    assert "(rows are counted from 0 below the header)" in told
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_written_where_the_summary_cannot_be(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(streaming.Tuned, "scores", {"R²": (np.nan, 0.0)})
+    words = ["--model", "ridge", "--out", tmp_path / "out"]
+    said(capsys, text(tmp_path, table()), *words, code=2)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("words", [("--model", "lasso"), ("--task", "counts"), ("--task", "binary")])
+def test_a_constant_target_is_refused_whatever_is_asked_for(tmp_path, capsys, words):
+    told = said(capsys, text(tmp_path, table().assign(y=2)), *words, code=2)
+    assert "target 'y' is '2' in every row: there is nothing to predict" in told
+
+
+def test_roles_and_models_are_checked_as_in_memory(tmp_path, capsys):
+    file = text(tmp_path, table())
+    assert "'y' is the target: it cannot be dropped" in said(capsys, file, "--drop", "y", code=2)
+    told = said(capsys, tmp_path / "t.csv", "--model", "lasso", "--task", "binary", code=2)
+    assert "lasso does not suit binary: use --model logistic or logistic-l1" in told

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 
 from onefit.cli import marks
 from onefit.cli.encodings import UTF8, known_encoding
-from onefit.cli.errors import TableError, listed, require_column
+from onefit.cli.errors import TableError, listed
 from onefit.cli.meaning import Format
 from onefit.cli.numerals import PLAIN, Numerals, are_codes, read_numbers
 from onefit.cli.reading import (
@@ -74,9 +74,7 @@ def open_passes(path: Path, roles: Roles, asked: Format) -> Passed:
     labels, said = _labels(cells, roles.target)
     dataset = _parquet(path) if _is_parquet(path) else _text(path, known, header, labels)
     schema, said = dataset.schema, (*header.notes, *said)
-    for name in (roles.target, roles.weights, *roles.drop, *roles.keep):
-        if name is not None:
-            require_column(schema.names, name)
+    roles.check(pd.DataFrame(columns=schema.names))
     head = _head(dataset, roles.target)
     is_whole = len(head) < HEAD
     if not is_whole:

@@ -101,6 +101,10 @@ class TableSource(LocalSource):
         self.skipped = 0
 
     def named_blocks(self) -> Iterator[tuple[str, Block]]:
+        return ((name, block) for name, block, _ in self.numbered_blocks())
+
+    def numbered_blocks(self) -> Iterator[tuple[str, Block, Index]]:
+        """Yield each block, what messages call it, and the numbers of its rows in their file."""
         skipped = 0
         for fragment in self._dataset.get_fragments():
             first, file = 0, _name(fragment)
@@ -115,7 +119,7 @@ class TableSource(LocalSource):
                     None if name is None else _values(batch.column(name))
                     for name in (self._target, self._weight)
                 )
-                yield self._layout.named(f"{file} (rows {first} to {last})", X, y, weights, rows)
+                yield *self._layout.named(f"{file} (rows {first} to {last})", X, y, weights, rows), rows
                 first = last + 1
         self.skipped = skipped
 

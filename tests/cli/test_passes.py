@@ -357,3 +357,44 @@ def test_roles_and_models_are_checked_as_in_memory(tmp_path, capsys):
     assert "'y' is the target: it cannot be dropped" in said(capsys, file, "--drop", "y", code=2)
     told = said(capsys, tmp_path / "t.csv", "--model", "lasso", "--task", "binary", code=2)
     assert "lasso does not suit binary: use --model logistic or logistic-l1" in told
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "cp1252"])
+def test_text_in_other_encodings_is_read(tmp_path, capsys, encoding):
+    frame = table().rename(columns={"a": "größe"})
+    frame["y"] = np.where(frame["y"] > 0, "groß", "klein")
+    file = text(tmp_path, frame, encoding=encoding)
+    out = tmp_path / "out"
+    told = said(capsys, file, "--model", "logistic", "--encoding", encoding, "--out", out)
+    assert "300 rows, 2 columns, binary" in told
+    assert set(pd.read_parquet(out / "predictions.parquet")["y"]) == {"groß", "klein"}
+    told = said(capsys, file, "--model", "logistic", code=2)
+    assert "t.csv is not a table in utf-8 text (byte " in told
+    assert "name its --encoding" in told
+
+
+def test_bytes_that_are_not_utf8_further_down_are_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(dataset, "HEAD", 200)
+    monkeypatch.setattr(pyarrow.csv, "ReadOptions", partial(pyarrow.csv.ReadOptions, block_size=4096))
+    frame = table().assign(y=np.where(table()["y"] > 0, "groß", "klein"))
+    frame.loc[:249, "y"] = np.where(frame["a"][:250] > 0, "ja", "nein")
+    file = text(tmp_path, frame, encoding="latin-1")
+    monkeypatch.setattr(pd, "read_csv", partial(pd.read_csv, encoding_errors="ignore"))
+    told = said(capsys, file, "--task", "binary", code=2)
+    assert "--encoding" in told
+
+
+def test_compressed_text_is_read(tmp_path, capsys):
+    table().to_csv(tmp_path / "t.csv.gz", index=False)
+    assert "300 rows, 2 columns" in said(capsys, tmp_path / "t.csv.gz", "--model", "ridge")
+
+
+def test_text_in_the_block_of_the_first_rows_is_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(dataset, "HEAD", 200)
+    monkeypatch.setattr(pyarrow.csv, "ReadOptions", partial(pyarrow.csv.ReadOptions, block_size=12_000))
+    frame = table().astype(object)
+    frame.loc[210, "y"] = "red"
+    rows = frame.to_csv(index=False)
+    (tmp_path / "t.csv").write_text(f"\n\n{rows}")
+    told = said(capsys, tmp_path / "t.csv", "--model", "ridge", code=2)
+    assert "t.csv has 'red' in column 'y', row 210, where rows before it have numbers" in told

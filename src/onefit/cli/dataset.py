@@ -23,13 +23,14 @@ from onefit.cli.reading import (
     cells_of,
     head_of,
     header_of,
+    not_decoded,
     refuse_shifted,
     refuse_twice,
     separator_of,
 )
 from onefit.cli.table import Roles
 from onefit.cli.target import never_known
-from onefit.sources.table import is_number, without_decimals
+from onefit.sources.table import is_number, stray_cell, without_decimals
 
 HEAD = 100_000  # rows that tell what kind of target it is
 UNNAMED = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name in Parquet
@@ -51,6 +52,8 @@ class Passed:
         Whether there are no other rows.
     notes : tuple of str
         What was done or is worth knowing.
+    encoding : str
+        Of text.
     """
 
     dataset: ds.Dataset
@@ -58,6 +61,7 @@ class Passed:
     target: pd.Series
     is_whole: bool
     notes: tuple[str, ...]
+    encoding: str
 
 
 def open_passes(path: Path, roles: Roles, asked: Format) -> Passed:
@@ -68,6 +72,13 @@ def open_passes(path: Path, roles: Roles, asked: Format) -> Passed:
     TableError
         A column is not there or not of numbers, or there are no rows with a target.
     """
+    try:
+        return _opened(path, roles, asked)
+    except UnicodeError as error:
+        raise not_decoded(path, error, asked) from error
+
+
+def _opened(path: Path, roles: Roles, asked: Format) -> Passed:
     known = asked if _is_parquet(path) else _known(path, asked)
     header = Header(()) if _is_parquet(path) else _header(path, known)
     cells = pd.DataFrame() if _is_parquet(path) else _cells(path, known, header)
@@ -86,7 +97,7 @@ def open_passes(path: Path, roles: Roles, asked: Format) -> Passed:
     if not names:
         raise TableError("there is no column beside the target")
     notes = (*said, *_about_index(schema), *_about_folder(path, dataset)) if _is_parquet(path) else said
-    return Passed(dataset, names, head.dropna(), is_whole, notes)
+    return Passed(dataset, names, head.dropna(), is_whole, notes, known.encoding or UTF8)
 
 
 def _is_parquet(path: Path) -> bool:
@@ -99,7 +110,14 @@ def _files(path: Path) -> list[Path]:
 
 def _head(dataset: ds.Dataset, target: str) -> pd.Series:
     """The target in the first rows, some of which have one."""
-    head = without_decimals(dataset.head(HEAD, columns=[target], use_threads=False)[target]).to_pandas()
+    try:
+        first = dataset.head(HEAD, columns=[target], use_threads=False)
+    except pa.ArrowInvalid as error:
+        fragment = next(dataset.get_fragments())
+        if told := stray_cell(str(error), fragment, dataset.schema.names):
+            raise TableError(f"{fragment.path} {told}") from error
+        raise
+    head = without_decimals(first[target]).to_pandas()
     if head.empty:
         raise TableError("the table has a header but no rows")
     if head.isna().all():

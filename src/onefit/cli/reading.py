@@ -63,16 +63,21 @@ def read_table(path: str | Path, asked: Format | None = None, target: str | None
     except (OSError, EOFError, zlib.error) as error:
         raise TableError(f"{path} cannot be read: {one_line(error)}") from error
     except UnicodeError as error:
-        at = f"byte {error.start}" if isinstance(error, UnicodeDecodeError) else one_line(error)
-        raise TableError(
-            f"{path} is not a table in {getattr(error, 'encoding', asked.encoding)} text ({at}): name its "
-            "--encoding, or save it as CSV UTF-8"
-        ) from error
+        raise not_decoded(path, error, asked) from error
     except (pd.errors.ParserError, csv.Error, ArrowException) as error:
         raise TableError(f"{path} is not a table: {one_line(error)}") from error
     if len(source.frame) == 0:
         raise TableError(f"{path} has a header but no rows")
     return source
+
+
+def not_decoded(path: Path, error: UnicodeError, asked: Format) -> TableError:
+    """An error that a file is in another encoding."""
+    at = f"byte {error.start}" if isinstance(error, UnicodeDecodeError) else one_line(error)
+    return TableError(
+        f"{path} is not a table in {getattr(error, 'encoding', asked.encoding)} text ({at}): name its "
+        "--encoding, or save it as CSV UTF-8"
+    )
 
 
 def _check_path(path: Path) -> None:

@@ -183,7 +183,14 @@ def _about_one_value(target: str, head: pd.Series, *, is_whole: bool) -> TableEr
 
 
 def _rows(table: Passed, names: list[str], roles: Roles) -> TableSource:
-    return TableSource(table.dataset, roles.target, roles.weights, columns=names, skip_missing=True)
+    return TableSource(
+        table.dataset,
+        roles.target,
+        roles.weights,
+        columns=names,
+        skip_missing=True,
+        encoding=table.encoding,
+    )
 
 
 def _seen(table: Passed, roles: Roles, task: str) -> tuple[Seen, Any, list[str]]:

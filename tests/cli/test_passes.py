@@ -1,5 +1,6 @@
 """Tables that are read in passes: the same columns, marks and notes as of a table in memory."""
 
+import csv
 from decimal import Decimal
 from functools import partial
 
@@ -398,3 +399,65 @@ def test_text_in_the_block_of_the_first_rows_is_named(tmp_path, capsys, monkeypa
     (tmp_path / "t.csv").write_text(f"\n\n{rows}")
     told = said(capsys, tmp_path / "t.csv", "--model", "ridge", code=2)
     assert "t.csv has 'red' in column 'y', row 210, where rows before it have numbers" in told
+
+
+def test_blanks_after_separators_are_no_part_of_cells(tmp_path, capsys):
+    frame = table().astype(object)
+    numbers = frame.copy()
+    numbers.loc[7, "y"], numbers.loc[8, "y"] = "NA", " "
+    (tmp_path / "t.csv").write_text(numbers.to_csv(index=False).replace(",", ",  "))
+    told = said(capsys, tmp_path / "t.csv", "--model", "ridge")
+    assert "note: y is 'NA' in 1 row: taken as missing" in told
+    assert "298 rows, 2 columns" in told
+    frame["y"] = np.where(frame["y"] > 0, "yes", "no")
+    for blanks, out in ((" ", "spaced"), ("", "plain")):
+        (tmp_path / "t.csv").write_text(frame.to_csv(index=False).replace(",", f",{blanks}"))
+        said(capsys, tmp_path / "t.csv", "--model", "logistic", "--out", tmp_path / out)
+        assert list(saved.load(str(tmp_path / out / "model.skops")).classes_) == ["no", "yes"]
+    written = [pd.read_parquet(tmp_path / out / "predictions.parquet") for out in ("spaced", "plain")]
+    pd.testing.assert_frame_equal(*written)
+    (tmp_path / "t.csv").write_text(
+        frame.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC).replace(",", ", ")
+    )
+    told = said(capsys, tmp_path / "t.csv", "--drop", "b", code=2)
+    assert "in row 0, where quotes come after blanks: take the blanks after separators out, or raise" in told
+
+
+def test_cells_that_begin_with_blanks_may_be_missing(tmp_path, capsys):
+    frame = table().astype(object)
+    frame.loc[7, "b"] = "   "
+    told = said(capsys, text(tmp_path, frame), "--model", "ridge", code=2)
+    assert "has NaN in column 'b', row 7: drop such rows" in told
+
+
+def test_the_rarest_class_is_called_the_third(tmp_path, capsys):
+    frame = table()
+    frame["y"] = np.where(frame["y"] > 0, "yes", "no")
+    frame.loc[0, "y"] = "None"
+    told = said(capsys, text(tmp_path, frame), "--task", "binary", code=2)
+    assert "target 'y' has a third class, 'None', and" in told
+    told = said(capsys, text(tmp_path, frame), code=2)
+    assert (
+        "target 'y' has 3 classes, the rarest 'None', and tables larger than memory are for two: cor" in told
+    )
+
+
+def test_what_a_table_lacks_is_named(tmp_path, capsys):
+    frame = table()
+    told = said(capsys, text(tmp_path, frame.assign(none=np.nan)), code=2)
+    assert "t.csv: 'none' is empty in the first rows: leave out by --drop, or raise --memory-limit" in told
+    for words in ((), ("--model", "ridge")):
+        told = said(capsys, text(tmp_path, frame[:1]), *words, code=2)
+        assert "t.csv: the table has one row with a target: leave-one-out needs at least two" in told
+
+
+def test_rows_of_another_width_are_named(tmp_path, capsys, monkeypatch):
+    lines = ["", *table().to_csv(index=False).splitlines()]
+    lines[102] = "1,2"
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    told = said(capsys, tmp_path / "t.csv", code=2)
+    assert "t.csv has 2 of 3 cells in row 100 (rows are counted from 0 below the header): write as" in told
+    monkeypatch.setattr(dataset, "HEAD", 50)
+    monkeypatch.setattr(pyarrow.csv, "ReadOptions", partial(pyarrow.csv.ReadOptions, block_size=4096))
+    told = said(capsys, tmp_path / "t.csv", "--model", "ridge", code=2)
+    assert "t.csv has 2 of 3 cells in row 100 (rows are counted" in told

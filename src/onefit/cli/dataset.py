@@ -11,10 +11,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
+from pandas.api.types import is_string_dtype
 
 from onefit.cli import marks
 from onefit.cli.encodings import UTF8, known_encoding
-from onefit.cli.errors import TableError, listed
+from onefit.cli.errors import RowError, TableError, listed
 from onefit.cli.meaning import Format
 from onefit.cli.numerals import PLAIN, Numerals, are_codes, read_numbers
 from onefit.cli.reading import (
@@ -29,12 +30,13 @@ from onefit.cli.reading import (
     separator_of,
 )
 from onefit.cli.table import Roles
-from onefit.cli.target import never_known
-from onefit.sources.table import is_number, stray_cell, without_decimals
+from onefit.cli.target import never_known, one_row
+from onefit.sources.table import is_number, stray_cell, uneven_row, without_decimals
 
 HEAD = 100_000  # rows that tell what kind of target it is
 UNNAMED = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name in Parquet
 ELSE = "or raise --memory-limit"
+BLANKS = 8  # before a mark of what is missing, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +54,8 @@ class Passed:
         Whether there are no other rows.
     notes : tuple of str
         What was done or is worth knowing.
-    encoding : str
-        Of text.
+    encoding : str or None
+        Of text; None of Parquet.
     """
 
     dataset: ds.Dataset
@@ -61,7 +63,7 @@ class Passed:
     target: pd.Series
     is_whole: bool
     notes: tuple[str, ...]
-    encoding: str
+    encoding: str | None
 
 
 def open_passes(path: Path, roles: Roles, asked: Format) -> Passed:
@@ -87,17 +89,21 @@ def _opened(path: Path, roles: Roles, asked: Format) -> Passed:
     schema, said = dataset.schema, (*header.notes, *said)
     roles.check(pd.DataFrame(columns=schema.names))
     head = _head(dataset, roles.target)
+    head = head if _is_parquet(path) else _without_blanks(head)
     is_whole = len(head) < HEAD
     if not is_whole:
         said = tuple(f"in the first {HEAD:,} rows {note}" for note in said)
     names = [name for name in schema.names if name not in {*roles.special, *_unnamed(schema)}]
     of_text = [name for name in (*names, roles.target) if not is_number(schema.field(name).type)]
+    _refuse_empty([name for name in of_text if pa.types.is_null(schema.field(name).type)])
     _refuse_text(of_text, roles.target, cells, asked.thousands or "")
     _refuse_codes([name for name in (*names, roles.target) if name in cells and are_codes(cells[name])])
     if not names:
         raise TableError("there is no column beside the target")
     notes = (*said, *_about_index(schema), *_about_folder(path, dataset)) if _is_parquet(path) else said
-    return Passed(dataset, names, head.dropna(), is_whole, notes, known.encoding or UTF8)
+    return Passed(
+        dataset, names, head.dropna(), is_whole, notes, None if _is_parquet(path) else known.encoding
+    )
 
 
 def _is_parquet(path: Path) -> bool:
@@ -122,7 +128,22 @@ def _head(dataset: ds.Dataset, target: str) -> pd.Series:
         raise TableError("the table has a header but no rows")
     if head.isna().all():
         raise never_known(target, "every row" if len(head) < HEAD else f"the first {HEAD:,} rows")
+    if head.notna().sum() == 1 and len(head) < HEAD:
+        raise one_row()
     return head
+
+
+def _without_blanks(head: pd.Series) -> pd.Series:
+    """Labels as in memory, where blanks after a separator are no part of a cell."""
+    if not is_string_dtype(head):
+        return head
+    quoted = head[head.str.match(' +"', na=False)]
+    if len(quoted):
+        raise RowError(
+            f"target {head.name!r} is {quoted.iloc[0]!r} in row {quoted.index[0]}, where quotes come after "
+            f"blanks: take the blanks after separators out, {ELSE}"
+        )
+    return head.str.lstrip(" ")
 
 
 # --- text ------------------------------------------------------------------------------------------
@@ -164,7 +185,9 @@ def _labels(cells: pd.DataFrame, target: str) -> tuple[set[str], tuple[str, ...]
 
 
 def _text(path: Path, known: Format, header: Header, labels: set[str]) -> ds.Dataset:
-    missing = [mark for mark in ("", *marks.MISSING) if mark not in labels]
+    missing = [
+        " " * k + mark for mark in ("", *marks.MISSING) if mark not in labels for k in range(BLANKS + 1)
+    ]
     text = ds.CsvFileFormat(
         parse_options=pyarrow.csv.ParseOptions(delimiter=str(known.separator)),
         convert_options=pyarrow.csv.ConvertOptions(
@@ -176,7 +199,21 @@ def _text(path: Path, known: Format, header: Header, labels: set[str]) -> ds.Dat
             skip_rows=header.lines,
         ),
     )
-    return ds.dataset(str(path), format=text)
+    try:
+        return ds.dataset(str(path), format=text)
+    except pa.ArrowInvalid as error:
+        if told := uneven_row(str(error), 1 + header.lines):
+            raise TableError(f"{path} {told}") from error
+        raise
+
+
+def _refuse_empty(names: list[str]) -> None:
+    """Refuse columns of which the first rows do not tell what they hold."""
+    if names:
+        raise TableError(
+            f"{listed(list(map(repr, names)), 6)} {'is' if len(names) == 1 else 'are'} empty in the first "
+            f"rows: leave out by --drop, {ELSE}"
+        )
 
 
 def _refuse_text(of_text: list[str], target: str, cells: pd.DataFrame, thousands: str) -> None:

@@ -77,16 +77,27 @@ class Amounts:
             raise one_value(self._target, np.format_float_positional(least, trim="-"))
 
 
+def without_blanks(y: Array) -> Array:
+    """Labels, of which those of text begin with no blank."""
+    values = np.asarray(y)
+    if values.dtype != object:
+        return values
+    return np.array([str(label).lstrip(" ") for label in values], dtype=object)
+
+
 class Classes:
     """Labels of a target of two classes as they pass by.
 
     Parameters
     ----------
     target : str
+    strip : bool
+        Whether blanks before labels are no part of them.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, *, strip: bool) -> None:
         self._target, self._counts = target, Counter[Any]()
+        self._plain = without_blanks if strip else np.asarray
 
     def add(self, y: Array, rows: Index) -> None:
         """Look at the labels of more rows, by their numbers.
@@ -98,10 +109,11 @@ class Classes:
         """
         if y.dtype.kind == "f":
             refuse_infinity(pd.Series(y, index=rows, name=self._target), y)
-        labels, counts = np.unique(y, return_counts=True)
+        labels, counts = np.unique(self._plain(y), return_counts=True)
         self._counts.update(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
         if len(self._counts) > 2:
-            raise self._third(list(self._counts)[2])
+            last_first = reversed(list(self._counts))
+            raise self._third(min(last_first, key=lambda label: self._counts[label]))
 
     def _third(self, label: Any) -> TableError:
         shown, amounts = repr(label), ""
@@ -128,7 +140,7 @@ class Classes:
             raise one_value(self._target, rarest)
         if min(self._counts.values()) == 1:
             raise single_row(self._target, rarest)
-        return (lambda y: made[np.searchsorted(values, y)]) if is_number else np.asarray
+        return (lambda y: made[np.searchsorted(values, y)]) if is_number else self._plain
 
 
 class Seen:

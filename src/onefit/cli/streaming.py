@@ -165,9 +165,11 @@ def _task(table: Passed, target: str, wish: Any) -> str:
     task = guess_task(head)[0]
     if task == "multiclass":
         refuse_strays(head)
+        counts = head.value_counts()
+        amounts = "use --task regression or counts if these are amounts, " if is_numeric_dtype(head) else ""
         raise TableError(
-            f"target {target!r} has {head.nunique()} classes, and tables larger than memory are for two: use "
-            "--task regression, or take a sample of the rows"
+            f"target {target!r} has {len(counts)} classes, the rarest {str(counts.index[-1])!r}, and tables "
+            f"larger than memory are for two: {amounts}correct it, or take a sample of the rows"
         )
     return task
 
@@ -189,14 +191,15 @@ def _rows(table: Passed, names: list[str], roles: Roles) -> TableSource:
         roles.weights,
         columns=names,
         skip_missing=True,
-        encoding=table.encoding,
+        encoding=table.encoding or "utf-8",
     )
 
 
 def _seen(table: Passed, roles: Roles, task: str) -> tuple[Seen, Any, list[str]]:
     """What a pass over all rows tells: of the columns, how labels are read, and which rows leave."""
     seen = Seen(table.names, roles.keep)
-    target = Classes(roles.target) if task == "binary" else Amounts(roles.target, task)
+    is_text, is_binary = table.encoding is not None, task == "binary"
+    target = Classes(roles.target, strip=is_text) if is_binary else Amounts(roles.target, task)
     rows = _rows(table, table.names, roles)
     for name, block, numbers in rows.numbered_blocks():
         if len(block.y):

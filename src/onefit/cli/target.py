@@ -132,6 +132,11 @@ def one_value(target: Any, value: Any) -> TableError:
     return TableError(f"target {target!r} is {str(value)!r} in every row: there is nothing to predict")
 
 
+def one_row() -> TableError:
+    """An error that there is nothing to leave out from."""
+    return TableError("the table has one row with a target: leave-one-out needs at least two")
+
+
 def single_row(target: Any, label: Any) -> TableError:
     """An error that a class cannot be left out."""
     return TableError(

@@ -159,11 +159,23 @@ class TableSource(LocalSource):
             raise ValueError(f"{file} {told or f'cannot be read to its end: {error}'}") from error
 
 
+def uneven_row(message: str, before: int) -> str:
+    """What pyarrow says of a row of another width, where its first one has the number ``before``."""
+    found = UNEVEN.search(message)
+    if found is None:
+        return ""
+    where = f"row {int(found['row']) - before}" if found["row"] else "a row"
+    return (
+        f"has {found['own']} of {found['width']} cells in {where} (rows are counted from 0 below the header):"
+        " write as many cells in each row as there are columns, or take it out"
+    )
+
+
 def stray_cell(message: str, fragment: ds.Fragment, names: list[str]) -> str:
     """What pyarrow says of a cell of text that cannot be read, by its column and row; else nothing."""
     found = STRAY.search(message)
     if found is None:
-        return ""
+        return uneven_row(message, _rows_before(fragment))
     row = f", row {int(found['row']) - _rows_before(fragment)}" if found["row"] else ""
     where = f"in column {names[int(found['column'])]!r}{row}"
     if found["cell"] is None:
@@ -213,6 +225,9 @@ STRAY = re.compile(
     r"CSV column #(?P<column>\d+): (?:Row #(?P<row>\d+): )?CSV conversion error to \w+: "
     r"invalid (?:value (?P<cell>'.*')|UTF8 data)",
     re.DOTALL,
+)
+UNEVEN = re.compile(
+    r"CSV parse error: (?:Row #(?P<row>\d+): )?Expected (?P<width>\d+) columns, got (?P<own>\d+)"
 )
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 OTHER_FORMATS = ("csv", "feather", "arrow", "ipc", "orc", "json")

@@ -1,5 +1,6 @@
 """Tables that are read in passes: the same columns, marks and notes as of a table in memory."""
 
+import csv
 from decimal import Decimal
 from functools import partial
 
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pandas._libs.parsers import STR_NA_VALUES
 
-from onefit.cli import dataset, marks, run, saved, seen
+from onefit.cli import dataset, marks, run, saved, seen, streaming
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -293,3 +294,172 @@ def test_names_of_rows_and_of_no_column_are_read_as_in_memory(tmp_path, capsys):
     assert "t.csv: rows have empty cells beyond the columns of the header: take them off, or raise" in told
     told = said(capsys, written("a,a,y"), code=2)
     assert "t.csv: columns 1 and 2 are both named 'a': rename one of them" in told
+
+
+@pytest.mark.parametrize("header", ["\n1990,1991,1992", "\n \n\n1990,1991,1992", '"19\n90",1991,1992'])
+def test_the_header_may_take_several_lines(tmp_path, capsys, header):
+    rows = table().to_csv(index=False, header=False)
+    (tmp_path / "t.csv").write_text(f"{header}\n{rows}")
+    told = said(capsys, tmp_path / "t.csv", "--model", "ridge", target="1992")
+    assert "300 rows, 2 columns" in told
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words", "message"),
+    [
+        ("a", 1e160, (), "t.csv (rows 0 to 299): column 'a' is 1e+160, too large to compute with, in row 70"),
+        ("y", -1e120, (), "column 'y' is -1e+120, too large to compute with, in row 70: make it empty"),
+        (
+            "y",
+            1.797e308,
+            ("--task", "binary"),
+            "column 'y' is 1.8e+308, too large to compute with, in row 70",
+        ),
+        ("y", "#DIV/0!", (), "target 'y' holds numbers, but '#DIV/0!' in row 70: correct it"),
+        (
+            "y",
+            "#DIV/0!",
+            ("--model", "lasso"),
+            "target 'y' holds numbers, but '#DIV/0!' in row 70: correct it",
+        ),
+        (
+            "y",
+            -1,
+            ("--task", "counts"),
+            "t.csv (rows 0 to 299): target 'y' is negative in row 70 (-1): counts",
+        ),
+    ],
+)
+def test_cells_that_are_refused_are_named(tmp_path, capsys, column, value, words, message):
+    frame = table().astype(object)
+    if words:
+        frame["y"] = (frame["y"] > 0).astype(int).astype(object)
+    frame.loc[70, column] = value
+    frame.loc[5, "y"] = None
+    told = said(capsys, text(tmp_path, frame), *words, "--out", tmp_path / "out", code=2)
+    assert message in told
+    assert "(rows are counted from 0 below the header)" in told
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_written_where_the_summary_cannot_be(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(streaming.Tuned, "scores", {"R²": (np.nan, 0.0)})
+    words = ["--model", "ridge", "--out", tmp_path / "out"]
+    said(capsys, text(tmp_path, table()), *words, code=2)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("words", [("--model", "lasso"), ("--task", "counts"), ("--task", "binary")])
+def test_a_constant_target_is_refused_whatever_is_asked_for(tmp_path, capsys, words):
+    told = said(capsys, text(tmp_path, table().assign(y=2)), *words, code=2)
+    assert "target 'y' is '2' in every row: there is nothing to predict" in told
+
+
+def test_roles_and_models_are_checked_as_in_memory(tmp_path, capsys):
+    file = text(tmp_path, table())
+    assert "'y' is the target: it cannot be dropped" in said(capsys, file, "--drop", "y", code=2)
+    told = said(capsys, tmp_path / "t.csv", "--model", "lasso", "--task", "binary", code=2)
+    assert "lasso does not suit binary: use --model logistic or logistic-l1" in told
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "cp1252"])
+def test_text_in_other_encodings_is_read(tmp_path, capsys, encoding):
+    frame = table().rename(columns={"a": "größe"})
+    frame["y"] = np.where(frame["y"] > 0, "groß", "klein")
+    file = text(tmp_path, frame, encoding=encoding)
+    out = tmp_path / "out"
+    told = said(capsys, file, "--model", "logistic", "--encoding", encoding, "--out", out)
+    assert "300 rows, 2 columns, binary" in told
+    assert set(pd.read_parquet(out / "predictions.parquet")["y"]) == {"groß", "klein"}
+    told = said(capsys, file, "--model", "logistic", code=2)
+    assert "t.csv is not a table in utf-8 text (byte " in told
+    assert "name its --encoding" in told
+
+
+def test_bytes_that_are_not_utf8_further_down_are_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(dataset, "HEAD", 200)
+    monkeypatch.setattr(pyarrow.csv, "ReadOptions", partial(pyarrow.csv.ReadOptions, block_size=4096))
+    frame = table().assign(y=np.where(table()["y"] > 0, "groß", "klein"))
+    frame.loc[:249, "y"] = np.where(frame["a"][:250] > 0, "ja", "nein")
+    file = text(tmp_path, frame, encoding="latin-1")
+    monkeypatch.setattr(pd, "read_csv", partial(pd.read_csv, encoding_errors="ignore"))
+    told = said(capsys, file, "--task", "binary", code=2)
+    assert "--encoding" in told
+
+
+def test_compressed_text_is_read(tmp_path, capsys):
+    table().to_csv(tmp_path / "t.csv.gz", index=False)
+    assert "300 rows, 2 columns" in said(capsys, tmp_path / "t.csv.gz", "--model", "ridge")
+
+
+def test_text_in_the_block_of_the_first_rows_is_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(dataset, "HEAD", 200)
+    monkeypatch.setattr(pyarrow.csv, "ReadOptions", partial(pyarrow.csv.ReadOptions, block_size=12_000))
+    frame = table().astype(object)
+    frame.loc[210, "y"] = "red"
+    rows = frame.to_csv(index=False)
+    (tmp_path / "t.csv").write_text(f"\n\n{rows}")
+    told = said(capsys, tmp_path / "t.csv", "--model", "ridge", code=2)
+    assert "t.csv has 'red' in column 'y', row 210, where rows before it have numbers" in told
+
+
+def test_blanks_after_separators_are_no_part_of_cells(tmp_path, capsys):
+    frame = table().astype(object)
+    numbers = frame.copy()
+    numbers.loc[7, "y"], numbers.loc[8, "y"] = "NA", " "
+    (tmp_path / "t.csv").write_text(numbers.to_csv(index=False).replace(",", ",  "))
+    told = said(capsys, tmp_path / "t.csv", "--model", "ridge")
+    assert "note: y is 'NA' in 1 row: taken as missing" in told
+    assert "298 rows, 2 columns" in told
+    frame["y"] = np.where(frame["y"] > 0, "yes", "no")
+    for blanks, out in ((" ", "spaced"), ("", "plain")):
+        (tmp_path / "t.csv").write_text(frame.to_csv(index=False).replace(",", f",{blanks}"))
+        said(capsys, tmp_path / "t.csv", "--model", "logistic", "--out", tmp_path / out)
+        assert list(saved.load(str(tmp_path / out / "model.skops")).classes_) == ["no", "yes"]
+    written = [pd.read_parquet(tmp_path / out / "predictions.parquet") for out in ("spaced", "plain")]
+    pd.testing.assert_frame_equal(*written)
+    (tmp_path / "t.csv").write_text(
+        frame.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC).replace(",", ", ")
+    )
+    told = said(capsys, tmp_path / "t.csv", "--drop", "b", code=2)
+    assert "in row 0, where quotes come after blanks: take the blanks after separators out, or raise" in told
+
+
+def test_cells_that_begin_with_blanks_may_be_missing(tmp_path, capsys):
+    frame = table().astype(object)
+    frame.loc[7, "b"] = "   "
+    told = said(capsys, text(tmp_path, frame), "--model", "ridge", code=2)
+    assert "has NaN in column 'b', row 7: drop such rows" in told
+
+
+def test_the_rarest_class_is_called_the_third(tmp_path, capsys):
+    frame = table()
+    frame["y"] = np.where(frame["y"] > 0, "yes", "no")
+    frame.loc[0, "y"] = "None"
+    told = said(capsys, text(tmp_path, frame), "--task", "binary", code=2)
+    assert "target 'y' has a third class, 'None', and" in told
+    told = said(capsys, text(tmp_path, frame), code=2)
+    assert (
+        "target 'y' has 3 classes, the rarest 'None', and tables larger than memory are for two: cor" in told
+    )
+
+
+def test_what_a_table_lacks_is_named(tmp_path, capsys):
+    frame = table()
+    told = said(capsys, text(tmp_path, frame.assign(none=np.nan)), code=2)
+    assert "t.csv: 'none' is empty in the first rows: leave out by --drop, or raise --memory-limit" in told
+    for words in ((), ("--model", "ridge")):
+        told = said(capsys, text(tmp_path, frame[:1]), *words, code=2)
+        assert "t.csv: the table has one row with a target: leave-one-out needs at least two" in told
+
+
+def test_rows_of_another_width_are_named(tmp_path, capsys, monkeypatch):
+    lines = ["", *table().to_csv(index=False).splitlines()]
+    lines[102] = "1,2"
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    told = said(capsys, tmp_path / "t.csv", code=2)
+    assert "t.csv has 2 of 3 cells in row 100 (rows are counted from 0 below the header): write as" in told
+    monkeypatch.setattr(dataset, "HEAD", 50)
+    monkeypatch.setattr(pyarrow.csv, "ReadOptions", partial(pyarrow.csv.ReadOptions, block_size=4096))
+    told = said(capsys, tmp_path / "t.csv", "--model", "ridge", code=2)
+    assert "t.csv has 2 of 3 cells in row 100 (rows are counted" in told

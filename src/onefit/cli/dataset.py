@@ -11,10 +11,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
+from pandas.api.types import is_string_dtype
 
 from onefit.cli import marks
 from onefit.cli.encodings import UTF8, known_encoding
-from onefit.cli.errors import TableError, listed, require_column
+from onefit.cli.errors import RowError, TableError, listed
 from onefit.cli.meaning import Format
 from onefit.cli.numerals import PLAIN, Numerals, are_codes, read_numbers
 from onefit.cli.reading import (
@@ -23,17 +24,19 @@ from onefit.cli.reading import (
     cells_of,
     head_of,
     header_of,
+    not_decoded,
     refuse_shifted,
     refuse_twice,
     separator_of,
 )
 from onefit.cli.table import Roles
-from onefit.cli.target import never_known
-from onefit.sources.table import is_number, without_decimals
+from onefit.cli.target import never_known, one_row
+from onefit.sources.table import is_number, stray_cell, uneven_row, without_decimals
 
 HEAD = 100_000  # rows that tell what kind of target it is
 UNNAMED = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name in Parquet
 ELSE = "or raise --memory-limit"
+BLANKS = 8  # before a mark of what is missing, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,8 @@ class Passed:
         Whether there are no other rows.
     notes : tuple of str
         What was done or is worth knowing.
+    encoding : str or None
+        Of text; None of Parquet.
     """
 
     dataset: ds.Dataset
@@ -58,6 +63,7 @@ class Passed:
     target: pd.Series
     is_whole: bool
     notes: tuple[str, ...]
+    encoding: str | None
 
 
 def open_passes(path: Path, roles: Roles, asked: Format) -> Passed:
@@ -68,27 +74,36 @@ def open_passes(path: Path, roles: Roles, asked: Format) -> Passed:
     TableError
         A column is not there or not of numbers, or there are no rows with a target.
     """
+    try:
+        return _opened(path, roles, asked)
+    except UnicodeError as error:
+        raise not_decoded(path, error, asked) from error
+
+
+def _opened(path: Path, roles: Roles, asked: Format) -> Passed:
     known = asked if _is_parquet(path) else _known(path, asked)
     header = Header(()) if _is_parquet(path) else _header(path, known)
     cells = pd.DataFrame() if _is_parquet(path) else _cells(path, known, header)
     labels, said = _labels(cells, roles.target)
     dataset = _parquet(path) if _is_parquet(path) else _text(path, known, header, labels)
     schema, said = dataset.schema, (*header.notes, *said)
-    for name in (roles.target, roles.weights, *roles.drop, *roles.keep):
-        if name is not None:
-            require_column(schema.names, name)
+    roles.check(pd.DataFrame(columns=schema.names))
     head = _head(dataset, roles.target)
+    head = head if _is_parquet(path) else _without_blanks(head)
     is_whole = len(head) < HEAD
     if not is_whole:
         said = tuple(f"in the first {HEAD:,} rows {note}" for note in said)
     names = [name for name in schema.names if name not in {*roles.special, *_unnamed(schema)}]
     of_text = [name for name in (*names, roles.target) if not is_number(schema.field(name).type)]
+    _refuse_empty([name for name in of_text if pa.types.is_null(schema.field(name).type)])
     _refuse_text(of_text, roles.target, cells, asked.thousands or "")
     _refuse_codes([name for name in (*names, roles.target) if name in cells and are_codes(cells[name])])
     if not names:
         raise TableError("there is no column beside the target")
     notes = (*said, *_about_index(schema), *_about_folder(path, dataset)) if _is_parquet(path) else said
-    return Passed(dataset, names, head.dropna(), is_whole, notes)
+    return Passed(
+        dataset, names, head.dropna(), is_whole, notes, None if _is_parquet(path) else known.encoding
+    )
 
 
 def _is_parquet(path: Path) -> bool:
@@ -101,12 +116,34 @@ def _files(path: Path) -> list[Path]:
 
 def _head(dataset: ds.Dataset, target: str) -> pd.Series:
     """The target in the first rows, some of which have one."""
-    head = without_decimals(dataset.head(HEAD, columns=[target], use_threads=False)[target]).to_pandas()
+    try:
+        first = dataset.head(HEAD, columns=[target], use_threads=False)
+    except pa.ArrowInvalid as error:
+        fragment = next(dataset.get_fragments())
+        if told := stray_cell(str(error), fragment, dataset.schema.names):
+            raise TableError(f"{fragment.path} {told}") from error
+        raise
+    head = without_decimals(first[target]).to_pandas()
     if head.empty:
         raise TableError("the table has a header but no rows")
     if head.isna().all():
         raise never_known(target, "every row" if len(head) < HEAD else f"the first {HEAD:,} rows")
+    if head.notna().sum() == 1 and len(head) < HEAD:
+        raise one_row()
     return head
+
+
+def _without_blanks(head: pd.Series) -> pd.Series:
+    """Labels as in memory, where blanks after a separator are no part of a cell."""
+    if not is_string_dtype(head):
+        return head
+    quoted = head[head.str.match(' +"', na=False)]
+    if len(quoted):
+        raise RowError(
+            f"target {head.name!r} is {quoted.iloc[0]!r} in row {quoted.index[0]}, where quotes come after "
+            f"blanks: take the blanks after separators out, {ELSE}"
+        )
+    return head.str.lstrip(" ")
 
 
 # --- text ------------------------------------------------------------------------------------------
@@ -148,7 +185,9 @@ def _labels(cells: pd.DataFrame, target: str) -> tuple[set[str], tuple[str, ...]
 
 
 def _text(path: Path, known: Format, header: Header, labels: set[str]) -> ds.Dataset:
-    missing = [mark for mark in ("", *marks.MISSING) if mark not in labels]
+    missing = [
+        " " * k + mark for mark in ("", *marks.MISSING) if mark not in labels for k in range(BLANKS + 1)
+    ]
     text = ds.CsvFileFormat(
         parse_options=pyarrow.csv.ParseOptions(delimiter=str(known.separator)),
         convert_options=pyarrow.csv.ConvertOptions(
@@ -157,10 +196,24 @@ def _text(path: Path, known: Format, header: Header, labels: set[str]) -> ds.Dat
         read_options=pyarrow.csv.ReadOptions(
             encoding="utf8" if known.encoding == UTF8 else known.encoding,
             column_names=header.names,
-            skip_rows_after_names=1,
+            skip_rows=header.lines,
         ),
     )
-    return ds.dataset(str(path), format=text)
+    try:
+        return ds.dataset(str(path), format=text)
+    except pa.ArrowInvalid as error:
+        if told := uneven_row(str(error), 1 + header.lines):
+            raise TableError(f"{path} {told}") from error
+        raise
+
+
+def _refuse_empty(names: list[str]) -> None:
+    """Refuse columns of which the first rows do not tell what they hold."""
+    if names:
+        raise TableError(
+            f"{listed(list(map(repr, names)), 6)} {'is' if len(names) == 1 else 'are'} empty in the first "
+            f"rows: leave out by --drop, {ELSE}"
+        )
 
 
 def _refuse_text(of_text: list[str], target: str, cells: pd.DataFrame, thousands: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from onefit.cli.choices import SUITED
+from onefit.cli.errors import TableError
 from onefit.displays.strengths import strengths_of
 from onefit.estimators import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
 
@@ -32,6 +34,13 @@ MADE: dict[str, tuple[Any, dict[str, Any]]] = {
     "logistic-l1": (LogisticLOO, {"l1_ratio": 1.0}),
     "poisson": (PoissonLOO, {}),
 }
+
+
+def refuse_unsuited(name: str, task: str) -> None:
+    """Refuse a family that does not suit the task, where both were asked for."""
+    if "auto" not in (name, task) and task not in SUITED[name]:
+        suited = [other for other, tasks in SUITED.items() if task in tasks]
+        raise TableError(f"{name} does not suit {task}: use --model {' or '.join(suited)}")
 
 
 def make(name: str, strengths: Any) -> Any:

@@ -63,16 +63,21 @@ def read_table(path: str | Path, asked: Format | None = None, target: str | None
     except (OSError, EOFError, zlib.error) as error:
         raise TableError(f"{path} cannot be read: {one_line(error)}") from error
     except UnicodeError as error:
-        at = f"byte {error.start}" if isinstance(error, UnicodeDecodeError) else one_line(error)
-        raise TableError(
-            f"{path} is not a table in {getattr(error, 'encoding', asked.encoding)} text ({at}): name its "
-            "--encoding, or save it as CSV UTF-8"
-        ) from error
+        raise not_decoded(path, error, asked) from error
     except (pd.errors.ParserError, csv.Error, ArrowException) as error:
         raise TableError(f"{path} is not a table: {one_line(error)}") from error
     if len(source.frame) == 0:
         raise TableError(f"{path} has a header but no rows")
     return source
+
+
+def not_decoded(path: Path, error: UnicodeError, asked: Format) -> TableError:
+    """An error that a file is in another encoding."""
+    at = f"byte {error.start}" if isinstance(error, UnicodeDecodeError) else one_line(error)
+    return TableError(
+        f"{path} is not a table in {getattr(error, 'encoding', asked.encoding)} text ({at}): name its "
+        "--encoding, or save it as CSV UTF-8"
+    )
 
 
 def _check_path(path: Path) -> None:
@@ -169,11 +174,14 @@ class Header(NamedTuple):
     notes : tuple of str
     goes_on : bool
         Whether rows have empty cells beyond these columns.
+    lines : int
+        Lines of the file that it ends after: more than one where blank ones come first, or a name is of two.
     """
 
     names: tuple[str, ...]
     notes: tuple[str, ...] = ()
     goes_on: bool = False
+    lines: int = 1
 
 
 def header_of(path: Path, known: Format) -> Header:
@@ -181,7 +189,7 @@ def header_of(path: Path, known: Format) -> Header:
     with opened(path, str(known.encoding)) as file:
         lines = csv.reader(file, delimiter=str(known.separator), skipinitialspace=True)
         rows = (cells for cells in lines if len(cells) > 1 or "".join(cells).strip())
-        named = next(rows, [])
+        named, length = next(rows, []), lines.line_num
         first, width, wide, uneven = next(rows, []), len(named), 0, False
         if len(first) > width:
             for cells in chain([first], rows):
@@ -199,7 +207,7 @@ def header_of(path: Path, known: Format) -> Header:
     elif len(first) > width:
         notes = ("rows end in empty cells beyond the header, which were left out",)
     names = tuple(name.strip() or _unnamed(place) for place, name in enumerate(named))
-    return Header(names, notes, goes_on=len(first) > len(names))
+    return Header(names, notes, len(first) > len(names), length)
 
 
 def refuse_shifted(path: Path, header: Header, frame: pd.DataFrame) -> None:

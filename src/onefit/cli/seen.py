@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 from sklearn.preprocessing import StandardScaler
 
-from onefit._typing import Array
+from onefit._typing import Array, Index
 from onefit.cli.errors import TableError
 from onefit.cli.table import BY_NAME, COUNTS, IDENTIFIER, kept_by
-from onefit.cli.target import numbers_as_labels, one_value, single_row
+from onefit.cli.target import LARGEST, as_numbers, numbers_as_labels, one_value, refuse_infinity, single_row
 
 MOST = 2**20  # hashes that tell whether values repeat
 
@@ -40,29 +40,80 @@ class Repeats:
         return len(np.unique(self.hashes)) == len(self.hashes)
 
 
+class Amounts:
+    """A target of numbers as it passes by.
+
+    Parameters
+    ----------
+    target : str
+    task : str
+    """
+
+    def __init__(self, target: str, task: str) -> None:
+        self._target, self._task, self._extremes = target, task, list[float]()
+
+    def add(self, y: Array, rows: Index) -> None:
+        """Look at the values of more rows, by their numbers.
+
+        Raises
+        ------
+        TableError
+            Naming the row: there is text, or a number that does not suit the task.
+        """
+        values = as_numbers(pd.Series(y, index=rows, name=self._target), self._task)
+        extremes = [*self._extremes, float(values.min()), float(values.max())]
+        self._extremes = [min(extremes), max(extremes)]
+
+    def labels(self) -> None:
+        """None; see that there is something to predict.
+
+        Raises
+        ------
+        TableError
+            All values are the same.
+        """
+        least, largest = self._extremes or (0.0, 1.0)
+        if least == largest:
+            raise one_value(self._target, np.format_float_positional(least, trim="-"))
+
+
+def without_blanks(y: Array) -> Array:
+    """Labels, of which those of text begin with no blank."""
+    values = np.asarray(y)
+    if values.dtype != object:
+        return values
+    return np.array([str(label).lstrip(" ") for label in values], dtype=object)
+
+
 class Classes:
     """Labels of a target of two classes as they pass by.
 
     Parameters
     ----------
     target : str
+    strip : bool
+        Whether blanks before labels are no part of them.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, *, strip: bool) -> None:
         self._target, self._counts = target, Counter[Any]()
+        self._plain = without_blanks if strip else np.asarray
 
-    def add(self, y: Array) -> None:
-        """Look at the labels of more rows.
+    def add(self, y: Array, rows: Index) -> None:
+        """Look at the labels of more rows, by their numbers.
 
         Raises
         ------
         TableError
             They are of a third class.
         """
-        labels, counts = np.unique(y, return_counts=True)
+        if y.dtype.kind == "f":
+            refuse_infinity(pd.Series(y, index=rows, name=self._target), y)
+        labels, counts = np.unique(self._plain(y), return_counts=True)
         self._counts.update(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
         if len(self._counts) > 2:
-            raise self._third(list(self._counts)[2])
+            last_first = reversed(list(self._counts))
+            raise self._third(min(last_first, key=lambda label: self._counts[label]))
 
     def _third(self, label: Any) -> TableError:
         shown, amounts = repr(label), ""
@@ -89,7 +140,7 @@ class Classes:
             raise one_value(self._target, rarest)
         if min(self._counts.values()) == 1:
             raise single_row(self._target, rarest)
-        return (lambda y: made[np.searchsorted(values, y)]) if is_number else np.asarray
+        return (lambda y: made[np.searchsorted(values, y)]) if is_number else self._plain
 
 
 class Seen:
@@ -110,8 +161,17 @@ class Seen:
         self._counts: Any = self._first
         self._ids = {j: Repeats() for j, name in enumerate(names) if IDENTIFIER.fullmatch(name)}
 
-    def add(self, X: Array) -> None:
-        """The next rows: (r, p)."""
+    def add(self, X: Array, rows: Index) -> None:
+        """The next rows, by their numbers: (r, p).
+
+        Raises
+        ------
+        TableError
+            There is a number too large to compute with.
+        """
+        for place in np.flatnonzero(np.any(np.abs(X) > LARGEST, axis=0)):
+            values = X[:, place]
+            refuse_infinity(pd.Series(values, index=rows, name=self.names[place]), values)
         self.scaler.partial_fit(X)
         if not len(self._first):
             self._first, self._last = X[0], X[0] - 1.0

@@ -32,9 +32,9 @@ from onefit.cli.files import ResultFolder
 from onefit.cli.meaning import Format
 from onefit.cli.printed import say
 from onefit.cli.progress import Progress
-from onefit.cli.seen import Classes, Seen
+from onefit.cli.seen import Amounts, Classes, Seen
 from onefit.cli.table import Roles, none_left
-from onefit.cli.target import guess_task, one_value, without_target
+from onefit.cli.target import guess_task, one_value, refuse_strays, without_target
 from onefit.cli.tuning import Told
 from onefit.risk.presentation import with_error
 from onefit.sources.table import TableSource
@@ -115,6 +115,7 @@ def tune_stream(path: Path, roles: Roles, asked: Format, wish: Any) -> None:
     TableError
         Something was asked for, or is in the table, that needs all rows at once.
     """
+    families.refuse_unsuited(wish.model, wish.task)
     _refuse(roles, wish)
     with files.folder(wish.out, files.IN_PASSES, force=wish.force) as folder, naming(path, PASSES):
         table = open_passes(path, roles, asked)
@@ -163,9 +164,12 @@ def _task(table: Passed, target: str, wish: Any) -> str:
         raise _about_one_value(target, head, is_whole=table.is_whole)
     task = guess_task(head)[0]
     if task == "multiclass":
+        refuse_strays(head)
+        counts = head.value_counts()
+        amounts = "use --task regression or counts if these are amounts, " if is_numeric_dtype(head) else ""
         raise TableError(
-            f"target {target!r} has {head.nunique()} classes, and tables larger than memory are for two: use "
-            "--task regression, or take a sample of the rows"
+            f"target {target!r} has {len(counts)} classes, the rarest {str(counts.index[-1])!r}, and tables "
+            f"larger than memory are for two: {amounts}correct it, or take a sample of the rows"
         )
     return task
 
@@ -181,21 +185,29 @@ def _about_one_value(target: str, head: pd.Series, *, is_whole: bool) -> TableEr
 
 
 def _rows(table: Passed, names: list[str], roles: Roles) -> TableSource:
-    return TableSource(table.dataset, roles.target, roles.weights, columns=names, skip_missing=True)
+    return TableSource(
+        table.dataset,
+        roles.target,
+        roles.weights,
+        columns=names,
+        skip_missing=True,
+        encoding=table.encoding or "utf-8",
+    )
 
 
 def _seen(table: Passed, roles: Roles, task: str) -> tuple[Seen, Any, list[str]]:
     """What a pass over all rows tells: of the columns, how labels are read, and which rows leave."""
-    seen, classes = Seen(table.names, roles.keep), Classes(roles.target)
+    seen = Seen(table.names, roles.keep)
+    is_text, is_binary = table.encoding is not None, task == "binary"
+    target = Classes(roles.target, strip=is_text) if is_binary else Amounts(roles.target, task)
     rows = _rows(table, table.names, roles)
-    for name, block in rows.named_blocks():
+    for name, block, numbers in rows.numbered_blocks():
         if len(block.y):
-            seen.add(np.asarray(block.X, dtype=np.float64))
-        if task == "binary":
             with naming(name):
-                classes.add(block.y)
+                target.add(block.y, numbers)
+                seen.add(np.asarray(block.X, dtype=np.float64), numbers)
     notes = [without_target(rows.skipped, roles.target)] if rows.skipped else []
-    return seen, classes.labels() if task == "binary" else None, notes
+    return seen, target.labels(), notes
 
 
 def _divided(seen: Seen, roles: Roles) -> tuple[list[str], list[tuple[str, str]]]:
@@ -252,10 +264,11 @@ def _write(folder: ResultFolder, tuned: Tuned, source: str, roles: Roles) -> Non
         "together": None,
         "passes": True,
     }
+    summary = _summary(tuned, source, roles)  # before anything is written: it may fail
     folder.write("model.skops", saved.dumps(pipeline, card))
     folder.write("coefficients.csv", results.csv_bytes(tuned.coefficients))
     folder.fill("predictions.parquet", tuned.best.loo_.rows_to)
-    folder.write("summary.json", _summary(tuned, source, roles))
+    folder.write("summary.json", summary)
 
 
 def _summary(tuned: Tuned, source: str, roles: Roles) -> bytes:

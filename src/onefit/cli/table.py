@@ -20,6 +20,7 @@ from onefit.cli.target import (
     guess_task,
     is_whole,
     never_known,
+    one_row,
     target_values,
     without_target,
 )
@@ -166,7 +167,7 @@ def split(frame: pd.DataFrame, roles: Roles, task: str = "auto") -> Table:
         raise never_known(roles.target)
     held = frame if known.all() else frame[known]
     if len(held) == 1:
-        raise TableError("the table has one row with a target: leave-one-out needs at least two")
+        raise one_row()
     guessed, reason = guess_task(held[roles.target]) if task == "auto" else (task, "as asked")
     y = target_values(held[roles.target], guessed)
     inner = held.drop(columns=roles.special)

@@ -67,16 +67,17 @@ def target_values(column: pd.Series, task: str) -> Any:
     """Values of a target without missing ones, as its task needs them: (n,)."""
     if column.nunique() == 1:
         raise one_value(column.name, column.iloc[0])
-    return _labels(column, task) if task in ("binary", "multiclass") else _numbers(column, task)
+    return _labels(column, task) if task in ("binary", "multiclass") else as_numbers(column, task)
 
 
-def _numbers(column: pd.Series, task: str) -> Array:
+def as_numbers(column: pd.Series, task: str) -> Array:
+    """Values of a target of numbers without missing ones: (n,)."""
     if types.is_bool_dtype(column):
         return column.to_numpy(np.float64)
     if are_codes(column):  # a task of numbers was asked for
         column = pd.to_numeric(column)
     if not types.is_numeric_dtype(column):
-        _refuse_strays(column)
+        refuse_strays(column)
         example = not_numbers(column)
         shown = f" (row {example.index[0]} has {example.iloc[0]!r})" if len(example) else ""
         raise RowError(
@@ -101,7 +102,7 @@ def _labels(column: pd.Series, task: str) -> Any:
     if task == "binary" and len(counts) > 2:
         raise TableError(f"target {name!r} has {len(counts)} classes: use --task multiclass")
     if len(counts) > MOST_CLASSES or 2 * len(counts) > len(column):
-        _refuse_strays(column)
+        refuse_strays(column)
     if len(counts) > MOST_CLASSES and 2 * len(counts) <= len(column):
         raise TableError(
             f"target {name!r} has {len(counts)} classes, such as {str(counts.index[0])!r} and "
@@ -129,6 +130,11 @@ def never_known(target: str, where: str = "every row") -> TableError:
 def one_value(target: Any, value: Any) -> TableError:
     """An error that the target is constant."""
     return TableError(f"target {target!r} is {str(value)!r} in every row: there is nothing to predict")
+
+
+def one_row() -> TableError:
+    """An error that there is nothing to leave out from."""
+    return TableError("the table has one row with a target: leave-one-out needs at least two")
 
 
 def single_row(target: Any, label: Any) -> TableError:
@@ -174,7 +180,7 @@ def not_numbers(column: pd.Series) -> pd.Series:
     return column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
 
 
-def _refuse_strays(column: pd.Series) -> None:
+def refuse_strays(column: pd.Series) -> None:
     """Refuse text among numbers, where most are numbers."""
     strays = not_numbers(column)
     if 0 < 2 * len(strays) < len(column):

@@ -15,7 +15,7 @@ from onefit.cli import families, files, report, results, saved, structure, trust
 from onefit.cli.choices import CLASSES, SUITED
 from onefit.cli.coefficients import TOP
 from onefit.cli.comparison import Ranking
-from onefit.cli.errors import TableError, naming, require_column
+from onefit.cli.errors import naming, require_column
 from onefit.cli.files import ResultFolder
 from onefit.cli.intervals import keep
 from onefit.cli.meaning import Format, Source
@@ -87,9 +87,7 @@ def tune_frame(source: Source, name: str, roles: Roles, wish: Wish, folder: Resu
 def _task(wish: Wish, frame: pd.DataFrame, target: str) -> str:
     """Let a model that was asked for decide the task."""
     if wish.task != "auto" or wish.model == "auto":
-        if wish.model != "auto" and wish.task not in SUITED[wish.model]:
-            suited = [name for name, tasks in SUITED.items() if wish.task in tasks]
-            raise TableError(f"{wish.model} does not suit {wish.task}: use --model {' or '.join(suited)}")
+        families.refuse_unsuited(wish.model, wish.task)
         return wish.task
     tasks = SUITED[wish.model]
     if tasks != CLASSES:

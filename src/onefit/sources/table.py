@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator, Sequence
 from os import PathLike
@@ -39,6 +40,8 @@ class TableSource(LocalSource):
         Columns of X; by default all others, which must then be numbers.
     skip_missing : bool
         Whether rows without a target are passed over; otherwise they are refused.
+    encoding : str
+        Of a dataset of text, which does not tell its own.
 
     Attributes
     ----------
@@ -79,6 +82,7 @@ class TableSource(LocalSource):
         *,
         columns: Sequence[str] | None = None,
         skip_missing: bool = False,
+        encoding: str = "utf-8",
     ) -> None:
         self._dataset = source if isinstance(source, ds.Dataset) else _opened(Path(source))
         schema = self._dataset.schema
@@ -86,6 +90,7 @@ class TableSource(LocalSource):
             if name is not None or what == "target":
                 _check_column(schema, what, name)
         self._target, self._weight, self._skips = target, sample_weight, skip_missing
+        self._encoding = encoding
         own = [name for name in schema.names if name not in (target, sample_weight)]
         own = own if columns is None else _given(columns, target, sample_weight)
         for name in own:
@@ -101,6 +106,10 @@ class TableSource(LocalSource):
         self.skipped = 0
 
     def named_blocks(self) -> Iterator[tuple[str, Block]]:
+        return ((name, block) for name, block, _ in self.numbered_blocks())
+
+    def numbered_blocks(self) -> Iterator[tuple[str, Block, Index]]:
+        """Yield each block, what messages call it, and the numbers of its rows in their file."""
         skipped = 0
         for fragment in self._dataset.get_fragments():
             first, file = 0, _name(fragment)
@@ -115,7 +124,7 @@ class TableSource(LocalSource):
                     None if name is None else _values(batch.column(name))
                     for name in (self._target, self._weight)
                 )
-                yield self._layout.named(f"{file} (rows {first} to {last})", X, y, weights, rows)
+                yield *self._layout.named(f"{file} (rows {first} to {last})", X, y, weights, rows), rows
                 first = last + 1
         self.skipped = skipped
 
@@ -132,7 +141,7 @@ class TableSource(LocalSource):
         schema = fragment.physical_schema if is_parquet else _wide(self._dataset.schema)
         try:
             is_text = isinstance(fragment.format, ds.CsvFileFormat)
-            text = _text_reader(fragment, schema, self._read) if is_text else None
+            text = _text_reader(fragment, schema, self._read, self._encoding) if is_text else None
             if text is not None:
                 yield from text
                 return
@@ -146,37 +155,67 @@ class TableSource(LocalSource):
                 **({"fragment_scan_options": _LEAN} if is_parquet else {}),
             )
         except (pa.ArrowInvalid, OSError) as error:
-            told = _told(str(error), self._dataset.schema.names)
+            told = stray_cell(str(error), fragment, self._dataset.schema.names)
             raise ValueError(f"{file} {told or f'cannot be read to its end: {error}'}") from error
 
 
-def _told(message: str, names: list[str]) -> str:
-    """What pyarrow says of a cell of text that is no number, by its column and row; else nothing."""
-    found = STRAY.search(message)
+def uneven_row(message: str, before: int) -> str:
+    """What pyarrow says of a row of another width, where its first one has the number ``before``."""
+    found = UNEVEN.search(message)
     if found is None:
         return ""
-    row = f", row {int(found['row']) - 2}" if found["row"] else ""  # the first one of data is its second
+    where = f"row {int(found['row']) - before}" if found["row"] else "a row"
     return (
-        f"has {found['cell']} in column {names[int(found['column'])]!r}{row}, where rows before it have "
-        "numbers: correct it, or leave out such rows"
+        f"has {found['own']} of {found['width']} cells in {where} (rows are counted from 0 below the header):"
+        " write as many cells in each row as there are columns, or take it out"
     )
 
 
+def stray_cell(message: str, fragment: ds.Fragment, names: list[str]) -> str:
+    """What pyarrow says of a cell of text that cannot be read, by its column and row; else nothing."""
+    found = STRAY.search(message)
+    if found is None:
+        return uneven_row(message, _rows_before(fragment))
+    row = f", row {int(found['row']) - _rows_before(fragment)}" if found["row"] else ""
+    where = f"in column {names[int(found['column'])]!r}{row}"
+    if found["cell"] is None:
+        return f"is not in UTF-8 {where}: name its encoding (encoding=, or --encoding), such as latin-1"
+    return (
+        f"has {found['cell']} {where}, where rows before it have numbers: correct it, or leave out such rows"
+    )
+
+
+def _rows_before(fragment: ds.Fragment) -> int:
+    """The number that pyarrow has for the first row of a text file."""
+    read = fragment.format.default_fragment_scan_options.read_options
+    return 1 + read.skip_rows + read.skip_rows_after_names + (0 if read.column_names else 1)
+
+
 def _text_reader(
-    fragment: ds.Fragment, schema: pa.Schema, names: list[str]
+    fragment: ds.Fragment, schema: pa.Schema, names: list[str], encoding: str
 ) -> pyarrow.csv.CSVStreamingReader | None:
     """Reader of a text file that holds some megabytes; ``to_batches`` reads ahead, up to the whole file.
 
-    None where the names are not found in UTF-8: other encodings only the dataset knows.
+    None where the names are not found: the encoding is another one, which only the dataset knows.
     """
     options = fragment.format.default_fragment_scan_options
     read, convert = options.read_options, options.convert_options
     read.use_threads, convert.include_columns = False, names
     convert.column_types = {name: schema.field(name).type for name in names}
     try:
-        return pyarrow.csv.open_csv(fragment.open(), read, fragment.format.parse_options, convert)
+        return pyarrow.csv.open_csv(
+            _plain_text(fragment, encoding), read, fragment.format.parse_options, convert
+        )
     except pa.ArrowKeyError:
         return None
+
+
+def _plain_text(fragment: ds.Fragment, encoding: str) -> Any:
+    """A file of text as bytes of UTF-8, as the dataset reads it: decompressed by its ending, and decoded."""
+    file, kind = fragment.open(), COMPRESSED.get(Path(fragment.path or "").suffix)
+    file = file if kind is None else pa.CompressedInputStream(file, kind)
+    is_utf8 = codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
+    return file if is_utf8 else pa.transcoding_input_stream(file, encoding, "utf-8")
 
 
 _LEAN = ds.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
@@ -184,9 +223,13 @@ _LEAN = ds.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False
 
 STRAY = re.compile(
     r"CSV column #(?P<column>\d+): (?:Row #(?P<row>\d+): )?CSV conversion error to \w+: "
-    r"invalid value (?P<cell>'.*')",
+    r"invalid (?:value (?P<cell>'.*')|UTF8 data)",
     re.DOTALL,
 )
+UNEVEN = re.compile(
+    r"CSV parse error: (?:Row #(?P<row>\d+): )?Expected (?P<width>\d+) columns, got (?P<own>\d+)"
+)
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 OTHER_FORMATS = ("csv", "feather", "arrow", "ipc", "orc", "json")
 
 

@@ -173,6 +173,8 @@ def uneven_row(message: str, before: int) -> str:
 
 def stray_cell(message: str, fragment: ds.Fragment, names: list[str]) -> str:
     """What pyarrow says of a cell of text that cannot be read, by its column and row; else nothing."""
+    if not isinstance(fragment.format, ds.CsvFileFormat):
+        return ""
     found = STRAY.search(message)
     if found is None:
         return uneven_row(message, _rows_before(fragment))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,19 @@ def test_text_is_read_in_its_own_marks_and_encoding(tmp_path, encoding):
     assert len(blocks) > 1
     assert np.array_equal(np.concatenate([block.X for block in blocks]), numbers[:, [3, 0]])
     assert np.array_equal(np.concatenate([block.y for block in blocks]), numbers[:, 7])
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16"])
+def test_labels_are_read_in_other_encodings_and_from_compressed_text(tmp_path, encoding, ending):
+    path = tmp_path / f"rows{ending}"
+    content = "a,label\n1,groß\n2,klein\n".encode(encoding)
+    path.write_bytes(gzip.compress(content) if ending == ".csv.gz" else content)
+    read = pyarrow.csv.ReadOptions(encoding=encoding, column_names=["a", "label"], skip_rows=1)
+    dataset = ds.dataset(path, format=ds.CsvFileFormat(read_options=read))
+    [block] = TableSource(dataset, "label", encoding=encoding).each(lambda block: block)
+    assert block.y.tolist() == ["groß", "klein"]
+    assert block.X.tolist() == [[1.0], [2.0]]
 
 
 def test_a_folder_is_read_file_by_file(folder):

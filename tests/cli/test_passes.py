@@ -307,7 +307,7 @@ def test_the_header_may_take_several_lines(tmp_path, capsys, header):
 @pytest.mark.parametrize(
     ("column", "value", "words", "message"),
     [
-        ("a", 1e160, (), "t.csv (rows 0 to 299): column 'a' is 1e+160, too large to compute with, in row 70"),
+        ("a", 1e160, (), "column 'a' is 1e+160, too large to compute with, in row 70: make it a number of"),
         ("y", -1e120, (), "column 'y' is -1e+120, too large to compute with, in row 70: make it empty"),
         (
             "y",

@@ -171,7 +171,7 @@ class Seen:
         """
         for place in np.flatnonzero(np.any(np.abs(X) > LARGEST, axis=0)):
             values = X[:, place]
-            refuse_infinity(pd.Series(values, index=rows, name=self.names[place]), values)
+            refuse_infinity(pd.Series(values, index=rows, name=self.names[place]), values, gaps="")
         self.scaler.partial_fit(X)
         if not len(self._first):
             self._first, self._last = X[0], X[0] - 1.0

@@ -191,14 +191,14 @@ def refuse_strays(column: pd.Series) -> None:
         )
 
 
-def refuse_infinity(column: pd.Series, values: Array) -> None:
-    """Refuse numbers whose squares would not be finite."""
+def refuse_infinity(column: pd.Series, values: Array, gaps: str = "empty (missing) or ") -> None:
+    """Refuse numbers whose squares would not be finite; say what else than a number the cell may be."""
     too_large = np.flatnonzero(np.abs(values) > LARGEST)
     if too_large.size:
         row, value = column.index[too_large[0]], values[too_large[0]]
         what = "is infinite" if np.isinf(value) else f"is {value:.3g}, too large to compute with,"
         raise RowError(
-            f"column {column.name!r} {what} in row {row}: make it empty (missing) or a number of ordinary "
+            f"column {column.name!r} {what} in row {row}: make it {gaps}a number of ordinary "
             f"size, or leave the column out with --drop {column.name!r}"
         )
 

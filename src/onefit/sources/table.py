@@ -175,10 +175,10 @@ def stray_cell(message: str, fragment: ds.Fragment, names: list[str]) -> str:
     """What pyarrow says of a cell of text that cannot be read, by its column and row; else nothing."""
     if not isinstance(fragment.format, ds.CsvFileFormat):
         return ""
-    found = STRAY.search(message)
+    found, before = STRAY.search(message), _rows_before(fragment)
     if found is None:
-        return uneven_row(message, _rows_before(fragment))
-    row = f", row {int(found['row']) - _rows_before(fragment)}" if found["row"] else ""
+        return uneven_row(message, before)
+    row = f", row {int(found['row']) - before}" if found["row"] else ""
     where = f"in column {names[int(found['column'])]!r}{row}"
     if found["cell"] is None:
         return f"is not in UTF-8 {where}: name its encoding (encoding=, or --encoding), such as latin-1"

@@ -463,3 +463,28 @@ def test_rows_of_another_width_are_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(pyarrow.csv, "ReadOptions", partial(pyarrow.csv.ReadOptions, block_size=4096))
     told = said(capsys, tmp_path / "t.csv", "--model", "ridge", code=2)
     assert "t.csv has 2 of 3 cells in row 100 (rows are counted" in told
+
+
+def test_cells_of_several_lines_are_one_row(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(pyarrow.csv, "ReadOptions", partial(pyarrow.csv.ReadOptions, block_size=4096))
+    file = text(tmp_path, table().assign(note="7,\n8,9,\n" * 20))
+    assert "300 rows, 2 columns" in said(capsys, file, "--model", "ridge", "--drop", "note")
+
+
+def test_weights_and_names_that_cannot_be_handled_are_refused(tmp_path, capsys):
+    frame = table().assign(w=1.0)
+    frame.loc[7, "w"] = 1e160
+    told = said(capsys, text(tmp_path, frame), "--model", "ridge", "--weights", "w", code=2)
+    assert "column 'w' is 1e+160, too large to compute with, in row 7: make it a number" in told
+    file = text(tmp_path, frame.rename(columns={"a": "a" * 200_000}))
+    assert "t.csv: field larger than field limit" in said(capsys, file, code=2)
+
+
+def test_a_quote_that_is_not_closed_is_told_of(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(dataset, "HEAD", 100)
+    monkeypatch.setattr(pyarrow.csv, "ReadOptions", partial(pyarrow.csv.ReadOptions, block_size=4096))
+    lines = table().to_csv(index=False).splitlines()
+    lines[200] = '"1,2,3'
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    told = said(capsys, tmp_path / "t.csv", "--model", "ridge", code=2)
+    assert "t.csv has a row longer than a block of text, where a quote may be open: close it" in told

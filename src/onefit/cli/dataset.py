@@ -189,7 +189,7 @@ def _text(path: Path, known: Format, header: Header, labels: set[str]) -> ds.Dat
         " " * k + mark for mark in ("", *marks.MISSING) if mark not in labels for k in range(BLANKS + 1)
     ]
     text = ds.CsvFileFormat(
-        parse_options=pyarrow.csv.ParseOptions(delimiter=str(known.separator)),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=str(known.separator), newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(
             decimal_point=known.decimal or ".", null_values=missing, strings_can_be_null=True
         ),

@@ -7,6 +7,7 @@ that needs the whole table at once is refused by name.
 from __future__ import annotations
 
 import copy
+import csv
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,12 +35,17 @@ from onefit.cli.printed import say
 from onefit.cli.progress import Progress
 from onefit.cli.seen import Amounts, Classes, Seen
 from onefit.cli.table import Roles, none_left
-from onefit.cli.target import guess_task, one_value, refuse_strays, without_target
+from onefit.cli.target import guess_task, one_value, refuse_infinity, refuse_strays, without_target
 from onefit.cli.tuning import Told
 from onefit.risk.presentation import with_error
 from onefit.sources.table import TableSource
 
-PASSES = (pa.ArrowException, OSError, ValueError)  # errors that name block, column and row, but not the table
+PASSES = (
+    pa.ArrowException,
+    csv.Error,
+    OSError,
+    ValueError,
+)  # errors that name block, column and row, but not the table
 SHARE = 0.25  # of the memory there is: a table takes some times what its file does
 SCORED = 10**6  # rows whose left-out values are held to be scored, at most: some hundred bytes each
 OF_CLASSES = {"AUC": "auc", "Brier": "brier", "accuracy": "accuracy"}
@@ -206,6 +212,9 @@ def _seen(table: Passed, roles: Roles, task: str) -> tuple[Seen, Any, list[str]]
             with naming(name):
                 target.add(block.y, numbers)
                 seen.add(np.asarray(block.X, dtype=np.float64), numbers)
+                if block.weights is not None:
+                    own = pd.Series(block.weights, index=numbers, name=roles.weights)
+                    refuse_infinity(own, block.weights, gaps="")
     notes = [without_target(rows.skipped, roles.target)] if rows.skipped else []
     return seen, target.labels(), notes
 

@@ -175,6 +175,8 @@ def stray_cell(message: str, fragment: ds.Fragment, names: list[str]) -> str:
     """What pyarrow says of a cell of text that cannot be read, by its column and row; else nothing."""
     if not isinstance(fragment.format, ds.CsvFileFormat):
         return ""
+    if "straddling object" in message:
+        return "has a row longer than a block of text, where a quote may be open: close it, or take it out"
     found, before = STRAY.search(message), _rows_before(fragment)
     if found is None:
         return uneven_row(message, before)

@@ -81,15 +81,20 @@ def open_passes(path: Path, roles: Roles, asked: Format) -> Passed:
 
 
 def _opened(path: Path, roles: Roles, asked: Format) -> Passed:
-    known = asked if _is_parquet(path) else _known(path, asked)
-    header = Header(()) if _is_parquet(path) else _header(path, known)
-    cells = pd.DataFrame() if _is_parquet(path) else _cells(path, known, header)
-    labels, said = _labels(cells, roles.target)
-    dataset = _parquet(path) if _is_parquet(path) else _text(path, known, header, labels)
-    schema, said = dataset.schema, (*header.notes, *said)
+    is_parquet, cells, encoding = _is_parquet(path), pd.DataFrame(), None
+    said: tuple[str, ...] = ()
+    if is_parquet:
+        dataset = _parquet(path)
+    else:
+        known = _known(path, asked)
+        header, encoding = _header(path, known), known.encoding
+        cells = _cells(path, known, header)
+        labels, said = _labels(cells, roles.target)
+        dataset, said = _text(path, known, header, labels), (*header.notes, *said)
+    schema = dataset.schema
     roles.check(pd.DataFrame(columns=schema.names))
     head = _head(dataset, roles.target)
-    head = head if _is_parquet(path) else _without_blanks(head)
+    head = head if is_parquet else _without_blanks(head)
     is_whole = len(head) < HEAD
     if not is_whole:
         said = tuple(f"in the first {HEAD:,} rows {note}" for note in said)
@@ -100,10 +105,8 @@ def _opened(path: Path, roles: Roles, asked: Format) -> Passed:
     _refuse_codes([name for name in (*names, roles.target) if name in cells and are_codes(cells[name])])
     if not names:
         raise TableError("there is no column beside the target")
-    notes = (*said, *_about_index(schema), *_about_folder(path, dataset)) if _is_parquet(path) else said
-    return Passed(
-        dataset, names, head.dropna(), is_whole, notes, None if _is_parquet(path) else known.encoding
-    )
+    notes = (*said, *_about_index(schema), *_about_folder(path, dataset)) if is_parquet else said
+    return Passed(dataset, names, head.dropna(), is_whole, notes, encoding)
 
 
 def _is_parquet(path: Path) -> bool:

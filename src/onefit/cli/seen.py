@@ -14,7 +14,15 @@ from sklearn.preprocessing import StandardScaler
 from onefit._typing import Array, Index
 from onefit.cli.errors import TableError
 from onefit.cli.table import BY_NAME, COUNTS, IDENTIFIER, kept_by
-from onefit.cli.target import LARGEST, as_numbers, numbers_as_labels, one_value, refuse_infinity, single_row
+from onefit.cli.target import (
+    IF_AMOUNTS,
+    LARGEST,
+    as_numbers,
+    numbers_as_labels,
+    one_value,
+    refuse_infinity,
+    single_row,
+)
 
 MOST = 2**20  # hashes that tell whether values repeat
 
@@ -118,7 +126,7 @@ class Classes:
     def _third(self, label: Any) -> TableError:
         shown, amounts = repr(label), ""
         if isinstance(label, float | int):
-            shown, amounts = f"{label:g}", "use --task regression or counts if these are amounts, "
+            shown, amounts = f"{label:g}", IF_AMOUNTS
         return TableError(
             f"target {self._target!r} has a third class, {shown}, and tables larger than memory are for two: "
             f"{amounts}correct it, leave out such rows, or take a sample of the rows"

@@ -35,17 +35,20 @@ from onefit.cli.printed import say
 from onefit.cli.progress import Progress
 from onefit.cli.seen import Amounts, Classes, Seen
 from onefit.cli.table import Roles, none_left
-from onefit.cli.target import guess_task, one_value, refuse_infinity, refuse_strays, without_target
+from onefit.cli.target import (
+    IF_AMOUNTS,
+    guess_task,
+    one_value,
+    refuse_infinity,
+    refuse_strays,
+    without_target,
+)
 from onefit.cli.tuning import Told
 from onefit.risk.presentation import with_error
 from onefit.sources.table import TableSource
 
-PASSES = (
-    pa.ArrowException,
-    csv.Error,
-    OSError,
-    ValueError,
-)  # errors that name block, column and row, but not the table
+# Errors that name block, column and row, but not the table.
+PASSES = (pa.ArrowException, csv.Error, OSError, ValueError)
 SHARE = 0.25  # of the memory there is: a table takes some times what its file does
 SCORED = 10**6  # rows whose left-out values are held to be scored, at most: some hundred bytes each
 OF_CLASSES = {"AUC": "auc", "Brier": "brier", "accuracy": "accuracy"}
@@ -172,7 +175,7 @@ def _task(table: Passed, target: str, wish: Any) -> str:
     if task == "multiclass":
         refuse_strays(head)
         counts = head.value_counts()
-        amounts = "use --task regression or counts if these are amounts, " if is_numeric_dtype(head) else ""
+        amounts = IF_AMOUNTS if is_numeric_dtype(head) else ""
         raise TableError(
             f"target {target!r} has {len(counts)} classes, the rarest {str(counts.index[-1])!r}, and tables "
             f"larger than memory are for two: {amounts}correct it, or take a sample of the rows"

@@ -16,6 +16,7 @@ MOST_CODES = 10  # so many consecutive integers from 0 or 1 are read as class co
 MOST_CLASSES = 50  # every class needs its own coefficients
 FEWEST = 4  # rows of classes: two of each
 LARGEST = 1e100  # numbers beyond it overflow when they are squared and added up
+IF_AMOUNTS = "use --task regression or counts if these are amounts, "  # where a target has too many classes
 
 
 def guess_task(target: pd.Series) -> tuple[str, str]:

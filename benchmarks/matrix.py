@@ -58,6 +58,7 @@ DENSE = {
     "1000 x 1000": (1000, 1000),
     "20,000 x 500": (20_000, 500),
     "100,000 x 100": (100_000, 100),
+    "200,000 x 5": (200_000, 5),
 }
 TEXT, CLASSES, TARGETS = "text 1300 x 3289", "ten classes 5000 x 50", "10,000 targets 500 x 200"
 SHAPES = (*DENSE, TEXT, CLASSES, TARGETS)

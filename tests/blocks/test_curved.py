@@ -89,6 +89,17 @@ def test_in_memory_they_are_the_passes_and_the_engine(kind):
     np.testing.assert_allclose(streamed.coef_, model.coef_, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("error::onefit.exceptions.UnreliableWarning")
+def test_rows_that_passes_tell_nothing_of_are_told_by_the_engine():
+    """More of them than the time of some fits would solve: a sample of them does."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(12_000, 100))
+    eta = X @ (rng.normal(size=100) * (rng.random(100) < 0.5)) / 7.0
+    y = (eta + rng.logistic(size=len(X)) > 0).astype(int)
+    model = LogisticLOO(l1_ratio=1.0, Cs=[0.052]).fit(X, y)
+    assert model.loo_.approx_error <= 0.1 * model.loo_.std_error
+
+
 def test_kinks_are_measured_at_every_strength():
     X, y, _ = table("classes")
     model = LogisticLOO(Cs=[0.001, 0.01, 0.1], l1_ratio=1.0)

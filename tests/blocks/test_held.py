@@ -9,7 +9,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
 from onefit import ElasticNetLOO, GeneralizedLinearLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
-from onefit.blocks import BlocksEstimate
+from onefit.blocks import BlocksEstimate, rows
 from onefit.estimators import of_sources
 from onefit.sources import ArraySource
 
@@ -63,7 +63,7 @@ def test_where_passes_do_not_settle_at_the_choice_they_choose():
 
 def test_larger_ones_are_tuned_in_passes(monkeypatch):
     X, y, _ = data("labels")
-    monkeypatch.setattr(of_sources, "SAMPLE", X.size - 1)
+    monkeypatch.setattr(rows, "SAMPLE", len(X) * max(X.shape[1], rows.NARROWEST) - 1)
     monkeypatch.setattr(of_sources, "_tune_held", None)
     assert LogisticLOO(Cs=[0.1]).fit(ArraySource(X, y)).C_ == 0.1
 
@@ -102,7 +102,7 @@ def test_columns_that_do_not_vary_and_labels_that_are_none():
         for own in ((ArraySource(np.ones((30, 2)), y),), (np.ones((30, 2)), y))
     )
     assert source.loo_.value == arrays.loo_.value
-    for size in (30, of_sources.SAMPLE):
+    for size in (30, rows.SAMPLE):
         with pytest.raises(ValueError, match="Unknown label type"):
             LogisticLOO().fit(ArraySource(np.ones((size, 2)), np.arange(size) % 2 + 0.5))
 

@@ -25,11 +25,17 @@ from onefit.validation import check_range
 CACHE = 2**16  # numbers in a piece: with the products of all strengths beside it, it stays in the cache
 FEWEST = 512  # rows in a piece, so that products are worth a call
 SAMPLE = 2**20  # numbers in the sample of rows, at most, but where it has many columns
+NARROWEST = 32  # columns that narrower rows count as: each strength works on some numbers of a row besides
+
+
+def is_large(n: int, p: int) -> bool:
+    """Whether so many rows of p columns had better be gone over block by block."""
+    return n * max(p, NARROWEST) > SAMPLE
 
 
 def rows_of_sample(p: int) -> float:
     """Rows in the sample, at most: enough beside p columns that what is fitted to them is no overfit."""
-    return max(SAMPLE // max(p, 1), cost.TALL * p)
+    return max(SAMPLE // max(p, NARROWEST), cost.TALL * p)
 
 
 class Addable(Protocol):
@@ -297,9 +303,9 @@ class Summary:
         return np.maximum(np.abs(self.lowest), np.abs(self.highest))
 
     @property
-    def size(self) -> int:
-        """Numbers in the columns."""
-        return self.rows * len(self.means)
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows, len(self.means)
 
     @property
     def response(self) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 
 from onefit import cost
 from onefit._linalg import times
-from onefit._typing import Array, Index
+from onefit._typing import Array
 from onefit.blocks import (
     ArrayRows,
     ChosenStrength,
@@ -26,12 +26,10 @@ from onefit.blocks import (
 )
 from onefit.blocks.estimate import BlocksEstimate, estimate_rows
 from onefit.blocks.left_out_path import KnownRefits
-from onefit.blocks.rows import SAMPLE
+from onefit.blocks.rows import is_large
 from onefit.estimators.penalized import decades, leaves_rows, mixed
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
-from onefit.leave_out.sets import Folds
-from onefit.leave_out.yardstick import Yardstick
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, LogLoss, SquaredError
 from onefit.numerics import KNOWN
@@ -47,8 +45,6 @@ from onefit.validation import is_count
 if TYPE_CHECKING:
     from onefit.estimators.penalized import Sample
     from onefit.estimators.self_tuned import SelfTuned
-
-MANY = 20  # times so many rows, at least, are not left out again
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,17 +97,17 @@ class TunedOnRows:
         return estimate_rows(rows, judge, self.metric, count=self.count, classes=self.classes)
 
     def left_out(self, problem: Problem, rows: ArrayRows, judgement: Judgement) -> LeftOut:
-        """Left-out predictors of one more pass; those of the worst rows anew, until bounds are enough."""
+        """Left-out predictors of one more pass; where their bounds tell too little, by the engine."""
         best, values = self.path.best, self._values(rows)
         fit = Fit(problem, self.path.coefs[best], self.path.levels[best]).known(eta=values.fitted)
         own, weights = judgement.yardstick, judgement.weights
         every = np.arange(len(weights))
         off = np.where(weights > 0, weights * own.spread(every, values.left_out, values.bounds), 0.0)
         _, error = mean_and_error(own.losses(every, values.left_out), weights)
-        order = np.argsort(off, kind="stable")
-        far = order[~(np.cumsum(off[order]) <= KNOWN * error * weights.sum())]
         found = LeftOut(fit, values.left_out, values.bounds, values.leverages, values.slack)
-        return _left_out_anew(found, np.sort(far), own) if far.size else found
+        if off.sum() <= KNOWN * error * weights.sum():
+            return found
+        return leave_out(fit, max_error=KNOWN, yardstick=own, known=found)
 
     def _values(self, rows: ArrayRows) -> RowValues:
         """Left-out values of all rows, in a pass for each response where refits are not known."""
@@ -132,17 +128,6 @@ class TunedOnRows:
 def _of_response(values: Array, k: int) -> Array:
     """Those of one response, where there are several."""
     return values if values.ndim == 1 else values[:, k]
-
-
-def _left_out_anew(found: LeftOut, far: Index, yardstick: Yardstick) -> LeftOut:
-    """Leave some rows out by the engine: alone, if they are few."""
-    if MANY * far.size > len(found.eta):
-        return leave_out(found.fit, max_error=KNOWN, yardstick=yardstick)
-    alone = tuple(np.array([row]) for row in far)
-    anew = leave_out(found.fit, Folds(alone, alone, len(found.eta)), max_error=KNOWN)
-    eta, bounds, slack = found.eta.copy(), found.bounds.copy(), found.slack.copy()
-    eta[far], bounds[far], slack[far] = anew.eta, anew.bounds, anew.slack
-    return replace(found, eta=eta, bounds=bounds, slack=slack)
 
 
 # Parameters that need all rows at once, as ``positive`` does.
@@ -189,7 +174,7 @@ def passes_pay(model: SelfTuned, shape: tuple[int, int], targets: int, *, alike:
     """The same of rows of some shape, with so many targets; ``alike`` says whether their weights are."""
     n, p = shape
     if not model._mean_scaled:
-        return cost.is_tall(n, p) and n * p > SAMPLE
+        return cost.is_tall(n, p) and is_large(n, p)
     strengths = int(model.alphas) if is_count(model.alphas) else np.size(model.alphas)
     count = strengths * len(model._ratios()) * targets
     # an ℓ2 part shrinks by unequal shares of unequal weights

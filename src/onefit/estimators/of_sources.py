@@ -25,7 +25,7 @@ from onefit.blocks import (
 )
 from onefit.blocks.curved import CurvedSolver, centre_of
 from onefit.blocks.models import Models, Quadratic, null_points, summed
-from onefit.blocks.rows import SAMPLE, Summary, summarise
+from onefit.blocks.rows import Summary, is_large, summarise
 from onefit.estimators.in_blocks import TunedOnRows, has_passes, needing_all_rows, passes_pay, tune_rows
 from onefit.estimators.in_memory import tuned_in_memory
 from onefit.estimators.penalized import decades
@@ -60,7 +60,7 @@ def tune_source(model: SelfTuned, rows: Rows, groups: Any, offset: Any) -> Tuned
         sums = rows.total(RowSums.of)
         check_several_rows(sums.count)
         shape = sums.count, len(sums.means)
-        if not fits_into_memory(rows, shape[0] * shape[1]):
+        if not fits_into_memory(rows, shape):
             return tune_rows(model, rows, sums)
         held = _held(rows)
         if passes_pay(model, shape, len(sums.squares), alike=sums.has_equal_weights):
@@ -89,16 +89,16 @@ def tune_curved(model: SelfTuned, rows: Rows) -> TunedOnRows:
     """Tune a model of a curved loss in passes over the rows."""
     summary = _summary(model, rows)
     metric = _metric(model, summary)
-    if fits_into_memory(rows, summary.size):
+    if fits_into_memory(rows, summary.shape):
         return _tune_held(model, _held(rows), metric, summary.count)
     paths = [_along(model, rows, summary, metric, ratio) for ratio in model._ratios()]
     ratio, path, judge = min(paths, key=lambda one: float(one[1].risks[one[1].best]))
     return TunedOnRows(ratio, path, (judge,), metric, summary.count)
 
 
-def fits_into_memory(rows: Rows, size: int) -> bool:
-    """Whether a source of so many numbers is tuned as arrays are."""
-    return not isinstance(rows, ArrayRows) and size <= SAMPLE
+def fits_into_memory(rows: Rows, shape: tuple[int, int]) -> bool:
+    """Whether a source of so many rows and columns is tuned as arrays are."""
+    return not isinstance(rows, ArrayRows) and not is_large(*shape)
 
 
 def _held(rows: Rows) -> ArrayRows:

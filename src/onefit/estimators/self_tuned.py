@@ -18,7 +18,7 @@ from onefit import _linalg
 from onefit._scoring import Pooled, check_scoring, row_losses
 from onefit._typing import Array, Index
 from onefit.blocks import ArrayRows, Rows, RowSums
-from onefit.blocks.rows import SAMPLE, rows_of_sample
+from onefit.blocks.rows import SAMPLE, is_large, rows_of_sample
 from onefit.cost import is_tall
 from onefit.estimators.in_blocks import TunedOnRows, goes_in_passes, has_passes, tune_rows
 from onefit.estimators.in_memory import spectrum_of, tuned_in_memory
@@ -209,7 +209,7 @@ class SelfTuned(Penalized):
             return goes_in_passes(self, sample)
         if not one_output:
             return False
-        (n, p), large = sample.X.shape, isinstance(sample.X, np.ndarray) and sample.X.size > SAMPLE
+        (n, p), large = sample.X.shape, isinstance(sample.X, np.ndarray) and is_large(*sample.X.shape)
         starts_near = rows_of_sample(p) * p <= SAMPLE  # passes begin at the solutions on a sample of rows
         return large and is_tall(n, p) and starts_near and has_curved_passes(self)
 

@@ -84,14 +84,10 @@ class OfFit(NamedTuple):
 class Close(Protocol):
     """What is close enough of some folds."""
 
-    @property
-    def is_proof(self) -> bool:
-        """Whether it bounds what is left, by how far rows have moved and by gradients in double precision."""
-
     def told(self, norm: Array, travelled: Array) -> tuple[Array, Mask]:
         """How far refits may be from where gradients of such norms are left, and whether that will do.
 
-        ``travelled`` is how far rows have moved from the fit.
+        ``travelled`` is how far rows have moved from the fit; 0 where nobody asks.
         """
 
     def of(self, which: Index) -> Close:
@@ -106,10 +102,6 @@ class Bounded(NamedTuple):
     R: float
     full: float  # full precision of predictors
     enough: float
-
-    @property
-    def is_proof(self) -> bool:
-        return True
 
     @classmethod
     def of_folds(cls, refits: FoldProblems, rows: Index, reach: Reach, tol: float) -> Bounded:
@@ -144,10 +136,6 @@ class Roughly:
     share: float
     longest: Array
     which: Index
-
-    @property
-    def is_proof(self) -> bool:
-        return False
 
     @classmethod
     def of_folds(cls, share: float, longest: Array) -> Roughly:
@@ -189,7 +177,7 @@ class _Passes:
     @classmethod
     def of(cls, fit: Fit, folds: int, far: Index | None, *, in_single: bool) -> _Passes:
         """In blocks for so many folds; in single precision, where X is dense, if that will do."""
-        rough = RowsInSingle.of(fit.problem.X) if in_single else None
+        rough = _in_single(fit) if in_single else None
         X = _linalg.as_columns(fit.problem.X).by_row if rough is None else rough.X
         return cls(fit, list(_blocks(fit, X, folds)), far)
 
@@ -231,6 +219,12 @@ class _Passes:
         slope = (slope * weights).astype(eta.dtype, copy=False)
         slope[:, weights == 0.0] = 0.0  # of rows that left it may be infinite
         return slope.reshape(eta.shape)
+
+
+def _in_single(fit: Fit) -> RowsInSingle | None:
+    """Rows in single precision, which those of a path share."""
+    inner = fit.problem.known_inner
+    return RowsInSingle.of(fit.problem.X) if inner is None else inner.rows_in_single
 
 
 def _blocks(fit: Fit, X: Design, folds: int) -> Iterator[_RowsOnce]:
@@ -353,7 +347,7 @@ def steps_in_coefficients(
         Parameters of each fold.
     max_steps : int
     far : (k,) int array, optional
-        Rows whose moves are not asked for.
+        Rows whose moves are not asked for, where what is left is bounded by those of the others.
     mix : int, default 6
         Steps that are mixed.
     patience : int, default 6
@@ -366,9 +360,7 @@ def steps_in_coefficients(
     end = EndsOfSteps(
         start.coef.copy(), start.intercept.copy(), np.full(f, np.inf), np.zeros(f, dtype=bool), []
     )
-    if far is None and close.is_proof:
-        far = np.array([], dtype=np.intp)
-    rows = _Passes.of(refits.fit, f, far if close.is_proof else None, in_single=in_single)
+    rows = _Passes.of(refits.fit, f, far, in_single=in_single)
     unseen = np.full(f, np.inf)
     waited = np.zeros(f)
     moving = _Unsettled(refits, without, close, np.arange(f), start, unseen, unseen, waited, mix, patience)

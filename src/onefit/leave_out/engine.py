@@ -60,6 +60,7 @@ def leave_out(
     apart: Array | None = None,
     progress: Progress | None = None,
     begun: State | None = None,
+    known: LeftOut | None = None,
 ) -> LeftOut:
     """Linear predictors of rows without their sets, and bounds of their errors.
 
@@ -90,6 +91,8 @@ def leave_out(
         Called with the number of sets solved anew and their total.
     begun : State, optional
         Of ``begin``, which may have left out some of the rows.
+    known : LeftOut, optional
+        Rows without themselves, and bounds, of another way: taken where these are the closer ones.
     """
     of_mean = for_bounds is not None
     if (
@@ -107,6 +110,8 @@ def leave_out(
     later = 0.0 if for_bounds is None or not may_sample else max(0.0, affordable - for_bounds)
     affordable -= later
     state.prove()
+    if known is not None:
+        state.take_closer(known)
     affordable -= state.prove_closely(affordable)
     of_mean = of_mean and may_sample
     if of_mean and yardstick is not None and tell_by_parts(state, yardstick, apart):

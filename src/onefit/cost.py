@@ -23,6 +23,7 @@ PRODUCTS = 25  # with K that a fit takes, about, when it starts from its neighbo
 TALL = 10.0  # rows a column from which sums over the rows make a lasso path take half the time or less
 IN_A_PATH = 0.06  # seconds that five folds of a lasso path take on a small table: rows are solved anew
 IN_A_RACE = 0.7  # seconds that strengths of a lasso take to be told apart by samples, on 800 rows of 200
+ROW_OF_A_PATH = 2e-5  # seconds of a row at a strength of a lasso path in memory, on 20,000 rows of dummies
 NEAR = 0.25  # share of the strengths of a path that may be its choice, about
 # Seconds that nobody notices, so that they are always worth it: rows may be bounded better than asked for, a
 # sample may have more of them, a path may go on to its end.
@@ -153,7 +154,12 @@ def patterns(n: int, p: int, strengths: float) -> Work:
 
     More change, and in more steps, the more columns there are a row.
     """
-    return Work(functions=17.0 * n * p * strengths * (1.0 + 10.0 * (p / n) ** 2))
+    return Work(strengths * float(p) ** 3, functions=17.0 * n * p * strengths * (1.0 + 10.0 * (p / n) ** 2))
+
+
+def elimination(p: int) -> Work:
+    """Eliminate the support of a lasso among p columns, and tell which rows it hangs on."""
+    return Work(5.0 * float(p) ** 3)
 
 
 def spectrum(n: int, p: int) -> Work:

@@ -100,6 +100,15 @@ def test_rows_that_passes_tell_nothing_of_are_told_by_the_engine():
     assert model.loo_.approx_error <= 0.1 * model.loo_.std_error
 
 
+def test_strengths_that_miss_the_curvature_of_their_knot_take_it_later():
+    """Of few rows of a class the start is bad, and some sum their own while their knot has it first."""
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(60_000, 20)), np.zeros(60_000, dtype=bool)
+    y[rng.choice(len(y), 20, replace=False)] = True
+    model = LogisticLOO().fit(ArraySource(X, y))
+    assert model.loo_.value == pytest.approx(model.risk_path_.min(), rel=1e-3)
+
+
 def test_kinks_are_measured_at_every_strength():
     X, y, _ = table("classes")
     model = LogisticLOO(Cs=[0.001, 0.01, 0.1], l1_ratio=1.0)

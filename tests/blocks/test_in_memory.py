@@ -6,10 +6,13 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.linear_model import ElasticNet, LogisticRegression, PoissonRegressor, Ridge
 
 import onefit
 from onefit import LassoLOO, LogisticLOO, RidgeLOO
+from onefit.estimators import self_tuned
 from onefit.sources import ArraySource, GeneratedSource
 
 CURVES = {"tol": 1e-10, "max_iter": 10_000}
@@ -142,3 +145,14 @@ def test_a_file_is_whole_or_as_it_was(tmp_path):
         estimate.rows_to(path)
     assert path.read_text() == "as it was"
     assert [one.name for one in tmp_path.iterdir()] == ["rows.parquet"]
+
+
+@pytest.mark.parametrize("model", [RidgeLOO(), LassoLOO(alphas=[1e-3])])
+def test_sparse_tables_of_many_dummies_stay_sparse(model, monkeypatch):
+    """Blocks are dense: what they take goes with the number of columns, of which each row has three."""
+    rng = np.random.default_rng(0)
+    places = np.column_stack([start + rng.integers(0, 600, 20_000) for start in (0, 600, 1200)])
+    X = sp.csr_array((np.ones(60_000), places.ravel(), np.arange(0, 60_001, 3)), shape=(20_000, 1800))
+    monkeypatch.setattr(self_tuned, "tune_rows", None)
+    y = X @ (rng.normal(size=1800) * (rng.random(1800) < 0.1)) + rng.normal(size=20_000)
+    assert clone(model).fit(X, y).loo_.value == pytest.approx(1.0, rel=0.2)

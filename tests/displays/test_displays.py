@@ -2,7 +2,10 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from sklearn.datasets import load_diabetes
+from sklearn.metrics import make_scorer, r2_score
 
+from onefit import LassoLOO
 from onefit.displays import CoefficientPathDisplay, InfluenceDisplay, LeftOutDisplay, RiskPathDisplay
 
 mpl.use("Agg")
@@ -211,3 +214,26 @@ class TestCoefficientPathDisplay:
         CoefficientPathDisplay.from_estimator(model).plot(ax)
         labels = {text.get_text() for text in ax.get_legend().get_texts()}
         assert labels == {f"{name}, {label}" for name in "abc" for label in ("no", "yes")}
+
+
+@pytest.mark.parametrize(
+    ("scoring", "named"),
+    [
+        ("mae", "mae"),
+        ("neg_mean_absolute_error", "mean absolute error"),
+        ("r2", "minus r2"),
+        (make_scorer(r2_score), "minus score"),
+    ],
+)
+def test_a_risk_path_says_by_what_it_was_judged(scoring, named):
+    X, y = load_diabetes(return_X_y=True)
+    display = RiskPathDisplay.from_estimator(LassoLOO(scoring=scoring).fit(X, y))
+    assert display.loss_name == f"left-out {named}"
+
+
+def test_a_path_of_one_strength_has_an_error_bar_in_the_middle():
+    X, y = load_diabetes(return_X_y=True)
+    display = RiskPathDisplay.from_estimator(LassoLOO(alphas=[0.1]).fit(X, y)).plot()
+    low, high = display.ax_.get_xlim()
+    assert low * high == pytest.approx(0.01)
+    assert len(display.ax_.containers) == 1

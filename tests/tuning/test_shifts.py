@@ -47,7 +47,7 @@ def test_nothing_is_known_of_other_strengths_at_first():
 
 @pytest.mark.parametrize(("excess", "share"), [(0.4, 1.0), (0.2, 0.5), (0.8, 1.0), (0.0, 0.0), (-0.1, 0.0)])
 def test_a_strength_shifts_as_the_nearest_in_proportion_to_what_leaving_out_does(excess, share):
-    shifts, change = _shifts(), RNG.normal(size=N)
+    shifts, change = _shifts(), np.random.default_rng(1).normal(size=N)
     shifts.add(9, _fit(), _verdict(0.4), _verdict(5.0))
     shifts.add(5, _fit(), _verdict(0.4), _verdict(0.4 + change))
     found = shifts.of(4, _fit(), _verdict(excess, error=0.1))
@@ -84,7 +84,7 @@ def test_strengths_that_shift_alike_need_not_all_be_judged(monkeypatch, selectio
     """Of nine that can hardly be told apart, where steps miss much and ``slope`` more at each next one."""
     strengths = np.geomspace(10.0, 1.0, 9)
     bowl = 0.5 + 0.002 * (np.arange(9) - 4) ** 2
-    losses = LOSSES[:, None] + bowl + 0.02 * RNG.normal(size=(N, 9))
+    losses = LOSSES[:, None] + bowl + 0.02 * np.random.default_rng(1).normal(size=(N, 9))
     missed = 1.0 + slope * np.arange(9)
     judgement = _shifts().judgement
     verdicts = [Verdict(column, np.zeros(N), np.inf) for column in losses.T]
@@ -109,3 +109,20 @@ def test_strengths_that_shift_alike_need_not_all_be_judged(monkeypatch, selectio
     del asked[-9:]
     assert len(set(asked)) == len(asked) <= most
     assert running.result.best == exact.best
+
+
+def test_losses_in_a_fit_are_asked_for_once():
+    """A score of users may take long, and every look at a strength asks again."""
+    asked = []
+
+    def score(rows, eta):
+        asked.append(len(rows))
+        return (np.sqrt(LOSSES)[rows] - eta) ** 2
+
+    shifts, fit = Shifts(Judgement(SquaredError(), np.sqrt(LOSSES), np.ones(N), score=score)), _fit()
+    shifts.add(5, fit, _verdict(0.4), _verdict(0.9))
+    for _ in range(3):
+        shifts.of(4, fit, _verdict(0.4))
+    assert len(asked) == 1
+    shifts.of(4, _fit(0.1), _verdict(0.4))
+    assert len(asked) == 2

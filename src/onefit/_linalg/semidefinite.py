@@ -63,7 +63,12 @@ class Pivoted(NamedTuple):
     def pseudo_factor(self) -> Array:
         if not np.all(np.isfinite(self.diagonal)):
             return np.full((len(self.diagonal), 1), np.nan)
-        return inverse_root(self.lower)
+        if self.rank < len(self.diagonal):
+            return inverse_root(self.lower)
+        root = np.empty_like(self.factor)
+        root[self.order] = lapack.dtrtri(self.factor, lower=1)[0].T
+        root /= self.root[:, None]
+        return root
 
     def null_space(self) -> Array:
         free, left, root = self.order[: self.rank], self.order[self.rank :], self.root[:, None]

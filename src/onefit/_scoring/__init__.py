@@ -34,6 +34,7 @@ __all__ = [
     "check_scoring",
     "decided",
     "is_of_means",
+    "risk_name",
     "row_losses",
     "score",
     "score_or_none",
@@ -162,6 +163,15 @@ def as_scorer(scoring: Scoring) -> Scoring:
     """scikit-learn's name for a score that people write otherwise: larger is better."""
     check_scoring(scoring)
     return _scorer(scoring)[1]
+
+
+def risk_name(scoring: Scoring) -> str:
+    """What a risk by some scoring is called: a loss, or minus a score."""
+    if not isinstance(scoring, str):
+        return "minus score"
+    if scoring in LOSSES:
+        return scoring
+    return scoring[4:].replace("_", " ") if scoring.startswith("neg_") else f"minus {scoring}"
 
 
 def _scorer(scoring: Scoring) -> tuple[float, Scoring]:

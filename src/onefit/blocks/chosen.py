@@ -325,17 +325,18 @@ class ChosenStrength:
         return RowValues(
             left.fitted,
             np.where(weights > 0, eta, left.fitted),
-            np.clip(left.hessian * self._judge_of_fit.forms(X), 0.0, 1.0),
+            np.clip(left.hessian * self._forms_of_fit(X, left.forms), 0.0, 1.0),
             slack,
             np.where(weights > 0, bounds, 0.0),
         )
 
+    def _forms_of_fit(self, X: Array, forms: Array) -> Array:
+        """H with all of the penalty, where a refit has so much less of it that leverages tell: (r,)."""
+        return forms if 1.0 - self.path.judges[0].shrink < TOLD else self._judge_of_fit.forms(X)
+
     @cached_property
     def _judge_of_fit(self) -> StepJudge:
-        """With all of the penalty, where a refit has so much less of it that leverages tell."""
         path, judge = self.path, self.path.judges[0]
-        if 1.0 - judge.shrink < TOLD:
-            return judge
         models, coef = replace(path.models, mean_scaled=False), path.points.coefs[0]
         return StepJudge.of(self.quadratic, coef, models.penalties[0], models, 0, judge.root.dtype)
 

@@ -201,8 +201,9 @@ def solve_all(
             one, j = own[place], int(active[place])
             knot = int(knots.nearest[j])
             found = fresh.get(j)
-            if found is None and not one.near and strengths[knot].near and knot in fresh:
-                one.near, found = True, fresh[knot].at(sums, place)
+            of_knot = strengths[knot].quadratic if strengths[knot].near else None
+            if found is None and not one.near and of_knot is not None:  # whenever that came to be known
+                one.near, found = True, of_knot.at(sums, place)
             is_fresh = found is not None
             if found is None:
                 assert one.quadratic is not None

@@ -87,19 +87,8 @@ class Patterns:
             Strengths on the scale of the sum; l2 as a refit keeps it.
         nonnegative : bool, default False
         """
-        p = len(coefs)
         inside = coefs != 0
-        own = inside.T
-        K = sums.gram + l2[:, None, None] * np.eye(p)
-        both = own[:, :, None] & own[:, None, :]
-        inverse = np.linalg.inv(np.where(both, K, np.eye(p)))
-        inverse[~both] = 0.0
-        across = inverse @ K  # K_SS⁻¹ K_SN beside the identity
-        H = np.where(own[:, :, None], across, K - K @ across)
-        H[both] = inverse[both]
-        H = np.where(~own[:, :, None] & own[:, None, :], -across.swapaxes(1, 2), H)
-        H = H.swapaxes(1, 2).copy().swapaxes(1, 2)  # its columns are what is asked for
-        pulls = np.where(own[:, :, None], inverse, np.eye(p) - across.swapaxes(1, 2))
+        H, pulls = _eliminated(sums.gram, l2, inside)
         base = np.where(inside, coefs, sums.cross[:, [0]] - sums.gram @ coefs)
         drift = np.where(inside, drifts, -(sums.gram @ drifts))
         strengths = np.broadcast_to(l1, coefs.shape)
@@ -157,26 +146,43 @@ class Patterns:
     def _are_alone_at_fit(self, Z: Array, weights: Array) -> Mask:
         """Rows that alone tell what is tied from the support: (J, b)."""
         alone = np.zeros((self.base.shape[1], len(weights)), dtype=bool)
-        for j in np.flatnonzero(self._tied.any(axis=0)):
-            alone[j] = self._are_alone_among(self._tied[:, j] | self.supports.inside[:, j], Z, weights)
+        for j, (free, root) in self._free_at_fit.items():
+            alone[j] = self._tell_alone(root, Z[free], weights)
         return alone
+
+    @cached_property
+    def _free_at_fit(self) -> dict[int, tuple[Mask, Array]]:
+        """Support and what is tied, where something is, and a root of the inverse on both, by strength."""
+        free = {
+            int(j): self._tied[:, j] | self.supports.inside[:, j]
+            for j in np.flatnonzero(self._tied.any(axis=0))
+        }
+        return {j: (own, self._root_on(own)) for j, own in free.items()}
+
+    def _root_on(self, free: Mask) -> Array:
+        """W with W Wᵀ = K⁺ of some columns."""
+        return pseudo_factor(self.gram[np.ix_(free, free)], NOISE * EPS)
 
     def _are_alone(self, Z: Array, weights: Array, free: Mask) -> Mask:
-        """Rows (p, a) that alone tell the columns apart that are free without them, (p, a): (a,)."""
-        patterns, which = np.unique(free.T, axis=0, return_inverse=True)
-        alone = np.zeros(Z.shape[1], dtype=bool)
+        """Rows (p, a) that alone tell the columns apart that are free without them, (p, a): (a,).
+
+        A row that does not among all columns that are free without any does not among fewer.
+        """
+        every = np.asarray(free.any(axis=1))
+        alone = self._tell_alone(self._root_on(every), Z[every], weights)
+        some = np.flatnonzero(alone)
+        patterns, which = np.unique(free.T[some], axis=0, return_inverse=True)
         for k, pattern in enumerate(patterns):
-            own = np.flatnonzero(which.ravel() == k)
-            alone[own] = self._are_alone_among(pattern, Z[:, own], weights[own])
+            own = some[which.ravel() == k]
+            alone[own] = self._tell_alone(self._root_on(pattern), Z[pattern][:, own], weights[own])
         return alone
 
-    def _are_alone_among(self, free: Mask, Z: Array, weights: Array) -> Mask:
-        """Rows (p, a) that alone tell some columns apart, (p,): (a,).
+    def _tell_alone(self, root: Array, Z: Array, weights: Array) -> Mask:
+        """Rows (k, a) that alone tell some columns apart, of which a root is known: (a,).
 
         A refit without such a row has other optima with other predictions for it.
         """
-        root = pseudo_factor(self.gram[np.ix_(free, free)], NOISE * EPS)
-        forms = np.square(root.T @ Z[free]).sum(axis=0)
+        forms = np.square(product(root.T, Z)).sum(axis=0)
         return np.asarray(weights * (forms + self.base_leverage) >= 1.0 - HELD_ALONE)
 
     def _changed(self, Z: Array, weights: Array, residuals: Array, slack: Array) -> Mask:
@@ -238,3 +244,30 @@ class Patterns:
         start = np.where(inside, at_fit, 0.0)
         bound = supports.l1 * keep
         return QuadraticModels(tableau=tableau, start=start, bound=bound, nonnegative=self.nonnegative)
+
+
+def _eliminated(gram: Array, l2: Array, inside: Mask) -> tuple[Array, Array]:
+    """Eliminate the supports S of all strengths from K = Σ w z zᵀ + l2.
+
+    K_SS⁻¹ beside K_SS⁻¹ K_SN on the rows of a support, −K_NS K_SS⁻¹ and what S leaves of K_NN below; and what
+    takes z to K_SS⁻¹ z_S and to z_N − K_NS K_SS⁻¹ z_S.  Each strength takes what its own support asks for.
+
+    Returns
+    -------
+    (J, p, p), (J, p, p) arrays
+        The columns of the first are what is asked for: they lie side by side in memory.
+    """
+    p, J = inside.shape
+    columns, pulls, every = np.empty((J, p, p)), np.empty((J, p, p)), np.arange(p)
+    columns[:], pulls[:] = gram, np.eye(p)
+    columns[:, every, every] += l2[:, None]
+    for column, pull, own in zip(columns, pulls, inside.T, strict=True):
+        on = np.flatnonzero(own)
+        rows = column[on]
+        inverse = np.linalg.inv(rows[:, on])
+        across = inverse @ rows
+        column -= across.T @ rows
+        column[on], column[:, on] = -across, across.T
+        pull[:, on] -= across.T
+        pull[on[:, None], on] = column[on[:, None], on] = inverse
+    return columns.swapaxes(1, 2), pulls

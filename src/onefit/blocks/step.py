@@ -26,6 +26,7 @@ from onefit.blocks.rows import Block, Summary
 from onefit.blocks.sums import RowSums
 from onefit.leave_out.step import FULL_LEVERAGE
 from onefit.penalties import SeparablePenalty
+from onefit.tuning.judgement import LEAST_TOLD
 
 DEPENDENT = 1e11  # condition up to which columns are told from their like
 
@@ -146,6 +147,8 @@ class StepPath:
         Strength that differences of losses are taken to.
     single : bool
         Whether h is in single precision.
+    least : (J,) array
+        Losses below which a row is told as right as can be, as ``Judgement.unseen`` takes them.
     """
 
     models: Models
@@ -155,6 +158,7 @@ class StepPath:
     weight: float
     reference: int
     single: bool
+    least: Array
 
     @classmethod
     def of(
@@ -174,7 +178,11 @@ class StepPath:
                 solved.quadratics, solved.points.coefs, models.penalties, strict=True
             )
         )
-        return cls(models, solved.points, judges, knots, summary.weight, len(judges) // 2, single)
+        losses = np.array(
+            [found.value for found in solved.quadratics]
+        )  # in the fits: rows less than left out
+        least = LEAST_TOLD * losses / (summary.weight * summary.count)
+        return cls(models, solved.points, judges, knots, summary.weight, len(judges) // 2, single, least)
 
     def forms(self, X: Array) -> Array:
         """H of some rows at every strength: (J, r)."""
@@ -214,5 +222,6 @@ class StepPath:
             losses = np.where(weights > 0, [metric.losses(y, eta) for eta in left.eta], 0.0)
             own = losses[self.reference].copy()
             given = None if block.weights is None else weights
-            sums.append(LossSums.of(own, losses - own, given, contradicted=metric.contradicted(losses)))
+            other = metric.contradicted(np.maximum(losses, self.least[:, None]))
+            sums.append(LossSums.of(own, losses - own, given, contradicted=other))
         return reduce(add, sums)

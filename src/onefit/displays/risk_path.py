@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onefit._scoring import risk_name
 from onefit._typing import Array, Mask
 from onefit.displays.base import Display
 from onefit.displays.strengths import chosen_line, last_step, strength_axis, strengths_of
@@ -74,13 +75,15 @@ class RiskPathDisplay(Display):
         """
         model = last_step(estimator)
         name, strengths, chosen = strengths_of(model, "risk_path_")
+        scoring = getattr(model, "scoring", None)
+        loss = model.loo_.loss_name if scoring is None else risk_name(scoring)
         return cls(
             strengths,
             np.asarray(model.risk_path_),
             np.asarray(model.std_error_path_),
             chosen,
             strength_name=name,
-            loss_name=f"left-out {model.loo_.loss_name}",
+            loss_name=f"left-out {loss}",
             confidence_set=getattr(model, "confidence_set_", None),
         )
 
@@ -92,10 +95,12 @@ class RiskPathDisplay(Display):
         risk = np.where(np.isfinite(risk), risk, np.nan)
         if np.isnan(risk).all():
             raise ValueError("risk has no finite value: there is nothing to draw")
-        ax.fill_between(
-            strengths, risk - error, risk + error, color=BLUE, alpha=0.16, lw=0, label="± 1 std. error"
-        )
-        ax.plot(strengths, risk, color=BLUE, lw=1.8)
+        if len(strengths) > 1:
+            band = strengths, risk - error, risk + error
+            ax.fill_between(*band, color=BLUE, alpha=0.16, lw=0, label="± 1 std. error")
+            ax.plot(strengths, risk, color=BLUE, lw=1.8)
+        else:
+            ax.errorbar(strengths, risk, yerr=error, color=BLUE, lw=1.8, capsize=4, label="± 1 std. error")
         ax.plot(strengths, np.zeros(len(strengths)), transform=ax.get_xaxis_transform(), alpha=0.0)
         dots = ax.scatter(strengths, risk, s=10, color=BLUE, linewidths=0, alpha=0.5)
         said = [

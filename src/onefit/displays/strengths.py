@@ -47,6 +47,8 @@ def strength_axis(ax: Axes, strengths: Array, name: str) -> None:
     elif positive.size:
         ax.set_xscale("symlog", linthresh=float(positive.min()))
     ax.margins(x=0.02)
+    if len(strengths) == 1 and positive.size:
+        ax.set_xlim(0.1 * strengths[0], 10.0 * strengths[0])
     direction = "weaker" if name == "C" else "stronger"
     ax.set_xlabel(f"{name}   ({direction} penalty →)")
 

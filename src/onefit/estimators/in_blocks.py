@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from onefit import cost
 from onefit._linalg import times
@@ -45,6 +46,8 @@ from onefit.validation import is_count
 if TYPE_CHECKING:
     from onefit.estimators.penalized import Sample
     from onefit.estimators.self_tuned import SelfTuned
+
+DENSE = 64.0  # bytes of memory for each number of a sparse X that two dense copies may take a quarter of
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,8 +169,21 @@ def goes_in_passes(model: SelfTuned, sample: Sample) -> bool:
     Ridge takes one eigendecomposition, which is as fast where rows are few.  A table with kinks has passes
     where these are exact at strengths that may be the choice, or where it is tall.
     """
-    counting = sample.weights[sample.weights > 0]
-    return passes_pay(model, sample.X.shape, sample.target[0].size, alike=bool(np.ptp(counting) == 0))
+    counting, X = sample.weights[sample.weights > 0], sample.X
+    if sp.issparse(X) and _is_better_sparse(model, *X.shape):
+        return False
+    return passes_pay(model, X.shape, sample.target[0].size, alike=bool(np.ptp(counting) == 0))
+
+
+def _is_better_sparse(model: SelfTuned, n: int, p: int) -> bool:
+    """Whether dense blocks take longer than sparse products.
+
+    They do for a ridge, whose last product is dense, too: there has to be room for it.  With kinks they do
+    where columns are so many, as dummies are, that eliminating them takes longer than rows one by one.
+    """
+    if model._mean_scaled:
+        return cost.elimination(p).seconds > n * cost.ROW_OF_A_PATH
+    return DENSE * n * p <= cost.memory()
 
 
 def passes_pay(model: SelfTuned, shape: tuple[int, int], targets: int, *, alike: bool) -> bool:

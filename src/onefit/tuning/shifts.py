@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from weakref import ref
 
 import numpy as np
 
@@ -42,6 +43,7 @@ class Shifts:
 
     judgement: Judgement
     known: dict[int, Shift] = field(default_factory=dict)
+    in_fits: dict[int, tuple[ref[Fit], float]] = field(default_factory=dict)
 
     def add(self, j: int, fit: Fit, before: Verdict, after: Verdict) -> None:
         """Take down what all rows say of a strength beside what was known before."""
@@ -81,7 +83,14 @@ class Shifts:
         return float(np.clip(self._excess(fit, verdict) / excess, 0.0, 1.0)) if excess > 0 else 0.0
 
     def _excess(self, fit: Fit, verdict: Verdict) -> float:
-        return self._mean(verdict.losses) - self._mean(self.judgement.losses_in(fit))
+        return self._mean(verdict.losses) - self._mean_in(fit)
+
+    def _mean_in(self, fit: Fit) -> float:
+        """Mean loss in a fit, which every look at the others asks for: a score may take long."""
+        known = self.in_fits.get(id(fit))
+        if known is None or known[0]() is not fit:
+            known = self.in_fits[id(fit)] = ref(fit), self._mean(self.judgement.losses_in(fit))
+        return known[1]
 
     def _mean(self, losses: Array) -> float:
         return float(means(losses, self.judgement.unit_weights))

@@ -11,8 +11,10 @@ from sklearn.base import clone
 from sklearn.linear_model import ElasticNet, LogisticRegression, PoissonRegressor, Ridge
 
 import onefit
-from onefit import LassoLOO, LogisticLOO, RidgeLOO
+from onefit import LassoLOO, LogisticLOO, RidgeLOO, cost
+from onefit.blocks import tuning
 from onefit.estimators import self_tuned
+from onefit.exceptions import SolverError
 from onefit.sources import ArraySource, GeneratedSource
 
 CURVES = {"tol": 1e-10, "max_iter": 10_000}
@@ -147,12 +149,33 @@ def test_a_file_is_whole_or_as_it_was(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["rows.parquet"]
 
 
-@pytest.mark.parametrize("model", [RidgeLOO(), LassoLOO(alphas=[1e-3])])
-def test_sparse_tables_of_many_dummies_stay_sparse(model, monkeypatch):
+def dummies(n, levels, seed=0):
+    rng = np.random.default_rng(seed)
+    places = np.column_stack([start + rng.integers(0, levels, n) for start in (0, levels, 2 * levels)])
+    X = sp.csr_array((np.ones(3 * n), places.ravel(), np.arange(0, 3 * n + 1, 3)), shape=(n, 3 * levels))
+    return X, X @ (rng.normal(size=3 * levels) * (rng.random(3 * levels) < 0.1)) + rng.normal(size=n)
+
+
+def test_a_ridge_of_a_sparse_table_stays_sparse(monkeypatch):
     """Blocks are dense: what they take goes with the number of columns, of which each row has three."""
-    rng = np.random.default_rng(0)
-    places = np.column_stack([start + rng.integers(0, 600, 20_000) for start in (0, 600, 1200)])
-    X = sp.csr_array((np.ones(60_000), places.ravel(), np.arange(0, 60_001, 3)), shape=(20_000, 1800))
+    X, y = dummies(20_000, 600)
     monkeypatch.setattr(self_tuned, "tune_rows", None)
-    y = X @ (rng.normal(size=1800) * (rng.random(1800) < 0.1)) + rng.normal(size=20_000)
-    assert clone(model).fit(X, y).loo_.value == pytest.approx(1.0, rel=0.2)
+    assert RidgeLOO().fit(X, y).loo_.value == pytest.approx(1.0, rel=0.2)
+
+
+def test_rows_that_alone_have_a_level_are_told_in_memory_where_columns_are_many(monkeypatch):
+    X, y = dummies(700, 20)
+    X = X.toarray()
+    X[:, 0], X[:, 20] = 0.0, 0.0
+    X[3, 0] = X[5, 20] = 1.0  # rows that alone have a level
+    y[[3, 5]] = 30.0
+    monkeypatch.setattr(cost, "IN_A_PATH", 0.0)  # nothing is solved anew at first
+    asked = []
+    monkeypatch.setattr(tuning, "SolverError", lambda text: asked.append(text) or SolverError(text))
+    model = LassoLOO(alphas=[0.05, 0.03, 0.02, 0.01], selection="min")
+    in_passes = clone(model).fit(X, y)
+    monkeypatch.setattr(cost, "ROW_OF_A_PATH", 0.0)
+    in_memory, source = clone(model).fit(X, y), clone(model).fit(ArraySource(X, y))
+    assert in_memory.loo_.value == pytest.approx(in_passes.loo_.value, rel=1e-6)
+    assert source.alpha_ == in_memory.alpha_
+    assert len(asked) == 1  # a source has nowhere else to go

@@ -17,6 +17,7 @@ from onefit.blocks.path_models import NetModels, OutputModels, P, PathModels, Pl
 from onefit.blocks.paths import Spectrum
 from onefit.blocks.rows import ArrayRows, Rows
 from onefit.blocks.sums import RowSums
+from onefit.exceptions import SolverError
 from onefit.tuning.contest import Contests
 from onefit.tuning.grid import CLEARLY_WORSE, PATIENCE, WORTH_STOPPING, Grid
 from onefit.tuning.path import JudgedPath
@@ -111,7 +112,7 @@ def _tuned_along(
             ends = np.cumsum([len(alphas) for alphas in held])[:-1]
             strengths, paths = _longer(models, grids, strengths, np.split(losses.risks, ends), paths)
     places = np.split(np.arange(len(losses.risks)), ends)
-    while more := _to_solve_anew(models, [losses.of_some(at) for at in places], known):
+    while more := _to_solve_anew(models, rows, [losses.of_some(at) for at in places], known):
         if (further := models.anew(path, paths, held, more)) is path:
             break
         path, known = further, [one.plus(new) for one, new in zip(known, more, strict=True)]
@@ -153,7 +154,9 @@ def _at_first(models: PathModels[P], strengths: list[Array]) -> list[Places]:
     return [Places(np.arange(at_once * count), np.arange(0)) for count in counts]
 
 
-def _to_solve_anew(models: PathModels[P], losses: list[LossSums], known: list[Places]) -> list[Places]:
+def _to_solve_anew(
+    models: PathModels[P], rows: Rows, losses: list[LossSums], known: list[Places]
+) -> list[Places]:
     """More strengths at which rows whose pattern changes are to be solved; empty where all is told.
 
     First those whose risk hangs on rows with little slack; then those that may be the choice, as many as a
@@ -164,6 +167,10 @@ def _to_solve_anew(models: PathModels[P], losses: list[LossSums], known: list[Pl
         np.setdiff1d(own.in_doubt(), np.union1d(*one)) for own, one in zip(losses, known, strict=True)
     ]
     if any(at.size for at in strained):
+        if isinstance(rows, ArrayRows) and _are_told_sooner_in_memory(models):
+            raise SolverError(
+                "risks hang on columns of few rows: these are told sooner one by one, in memory"
+            )
         return [Places(none, at) for at in strained]
     is_tall = cost.is_tall(models.sums.count, len(models.sums.means))
     races = not is_tall and cost.NEAR * sum(len(own.first) for own in losses) * each <= cost.IN_A_RACE
@@ -176,6 +183,15 @@ def _to_solve_anew(models: PathModels[P], losses: list[LossSums], known: list[Pl
         return []
     share = min(1.0, most / wanted)
     return [Places(at[: int(np.ceil(share * at.size))], none) for at in near]
+
+
+def _are_told_sooner_in_memory(models: PathModels[P]) -> bool:
+    """Whether rows with little slack, as those are that alone have a level of a factor, take too long here.
+
+    Each strength has columns of its own to eliminate, which rows in memory need not.
+    """
+    n, p = models.sums.count, len(models.sums.means)
+    return models.seconds_anew(1) > 0.0 and cost.elimination(p).seconds > n * cost.ROW_OF_A_PATH
 
 
 def longer(grid: Grid, strengths: Array, risks: Array, pulled: Mask | bool = False) -> Array:

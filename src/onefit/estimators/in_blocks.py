@@ -178,12 +178,9 @@ def goes_in_passes(model: SelfTuned, sample: Sample) -> bool:
 def _is_better_sparse(model: SelfTuned, n: int, p: int) -> bool:
     """Whether dense blocks take longer than sparse products.
 
-    They do for a ridge, whose last product is dense, too: there has to be room for it.  With kinks they do
-    where columns are so many, as dummies are, that eliminating them takes longer than rows one by one.
+    They do for a ridge, whose last product is dense, too: there has to be room for it.
     """
-    if model._mean_scaled:
-        return cost.elimination(p).seconds > n * cost.ROW_OF_A_PATH
-    return DENSE * n * p <= cost.memory()
+    return not model._mean_scaled and DENSE * n * p <= cost.memory()
 
 
 def passes_pay(model: SelfTuned, shape: tuple[int, int], targets: int, *, alike: bool) -> bool:

@@ -6,6 +6,7 @@ A curved loss takes a pass for each Newton step.  A source that fits into memory
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from onefit.blocks.rows import Summary, is_large, summarise
 from onefit.estimators.in_blocks import TunedOnRows, has_passes, needing_all_rows, passes_pay, tune_rows
 from onefit.estimators.in_memory import tuned_in_memory
 from onefit.estimators.penalized import decades
+from onefit.exceptions import SolverError
 from onefit.losses import Logistic, Loss, Tweedie
 from onefit.metrics import LinearMetric, SquaredError, metric_of_loss
 from onefit.penalties import L2, Penalty, SeparablePenalty
@@ -64,7 +66,8 @@ def tune_source(model: SelfTuned, rows: Rows, groups: Any, offset: Any) -> Tuned
             return tune_rows(model, rows, sums)
         held = _held(rows)
         if passes_pay(model, shape, len(sums.squares), alike=sums.has_equal_weights):
-            return tune_rows(model, held, held.total(RowSums.of))
+            with suppress(SolverError):
+                return tune_rows(model, held, held.total(RowSums.of))
         return _tune_held(model, held, SquaredError(), sums.count)
     if not _is_curved(model, model._loss(2)):
         raise ValueError(

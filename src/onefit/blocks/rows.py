@@ -51,6 +51,7 @@ R = TypeVar("R")
 class Added:
     """A dataclass of sums over rows, which are added field by field."""
 
+    @np.errstate(invalid="ignore")  # of steps that were too long, which are taken back
     def __add__(self, other: Self) -> Self:
         own = (field.name for field in fields(self))  # type: ignore[arg-type]
         return type(self)(*(getattr(self, name) + getattr(other, name) for name in own))

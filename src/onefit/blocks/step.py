@@ -178,9 +178,7 @@ class StepPath:
                 solved.quadratics, solved.points.coefs, models.penalties, strict=True
             )
         )
-        losses = np.array(
-            [found.value for found in solved.quadratics]
-        )  # in the fits: rows less than left out
+        losses = np.array([found.value for found in solved.quadratics])  # in the fits
         least = LEAST_TOLD * losses / (summary.weight * summary.count)
         return cls(models, solved.points, judges, knots, summary.weight, len(judges) // 2, single, least)
 

@@ -331,7 +331,7 @@ class ChosenStrength:
         )
 
     def _forms_of_fit(self, X: Array, forms: Array) -> Array:
-        """H with all of the penalty, where a refit has so much less of it that leverages tell: (r,)."""
+        """Forms h with all of the penalty, where a refit has so much less of it that leverages tell: (r,)."""
         return forms if 1.0 - self.path.judges[0].shrink < TOLD else self._judge_of_fit.forms(X)
 
     @cached_property

@@ -31,12 +31,12 @@ from onefit.blocks.rows import is_large
 from onefit.estimators.penalized import decades, leaves_rows, mixed
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
+from onefit.leave_out.yardstick import allowed, errors
 from onefit.losses import Squared
 from onefit.metrics import LinearMetric, LogLoss, SquaredError
 from onefit.numerics import KNOWN
 from onefit.penalties import L1, L2, ElasticNet
 from onefit.problem import Problem
-from onefit.risk.means import mean_and_error
 from onefit.solvers.null_model import strength_of_single_coefficients
 from onefit.tuning.grid import Grid
 from onefit.tuning.judgement import Judgement
@@ -101,14 +101,10 @@ class TunedOnRows:
 
     def left_out(self, problem: Problem, rows: ArrayRows, judgement: Judgement) -> LeftOut:
         """Left-out predictors of one more pass; where their bounds tell too little, by the engine."""
-        best, values = self.path.best, self._values(rows)
+        best, values, own = self.path.best, self._values(rows), judgement.yardstick
         fit = Fit(problem, self.path.coefs[best], self.path.levels[best]).known(eta=values.fitted)
-        own, weights = judgement.yardstick, judgement.weights
-        every = np.arange(len(weights))
-        off = np.where(weights > 0, weights * own.spread(every, values.left_out, values.bounds), 0.0)
-        _, error = mean_and_error(own.losses(every, values.left_out), weights)
         found = LeftOut(fit, values.left_out, values.bounds, values.leverages, values.slack)
-        if off.sum() <= KNOWN * error * weights.sum():
+        if errors(found, own).sum() <= allowed(found, own, KNOWN):
             return found
         return leave_out(fit, max_error=KNOWN, yardstick=own, known=found)
 

@@ -10,10 +10,12 @@ mean (``sample``).  To compare strengths, some of the rows do.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.cost import UNMINDED, UNNOTICED
 from onefit.curvature import Curvature, in_single
@@ -111,7 +113,7 @@ def leave_out(
     affordable -= later
     state.prove()
     if known is not None:
-        state.take_closer(known)
+        _take_closer(state, known)
     affordable -= state.prove_closely(affordable)
     of_mean = of_mean and may_sample
     if of_mean and yardstick is not None and tell_by_parts(state, yardstick, apart):
@@ -130,6 +132,16 @@ def leave_out(
         is_known = of_mean and state.errors().sum() <= allowed(state.found, yardstick, KNOWN)
         _tighten(state, UNNOTICED, 1.0 if is_known else WORTH)  # a few values change little of what is known
     return state.found
+
+
+def _take_closer(state: State, known: LeftOut) -> None:
+    """Take values of another way for rows that it bounds closer."""
+    found, closer = state.found, known.bounds < state.found.bounds
+    state.looked_at.update(
+        np.flatnonzero(closer).tolist()
+    )  # bounds of steps are not for values of another way
+    eta = np.where(_linalg.with_axes(closer, known.eta), known.eta, found.eta)
+    state.found = replace(found, eta=eta, bounds=np.where(closer, known.bounds, found.bounds))
 
 
 def _take_probes(state: State, yardstick: Yardstick) -> None:

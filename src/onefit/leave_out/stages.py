@@ -172,12 +172,6 @@ class State:
             found, bounds[gone] = without_nothing(found, gone)
         self.found = replace(found, bounds=bounds + self._off)
 
-    def take_closer(self, known: LeftOut) -> None:
-        """Take values of another way for rows that it bounds closer."""
-        closer = np.flatnonzero(known.bounds < self.found.bounds)
-        self.looked_at.update(closer.tolist())  # bounds of steps are not for values of another way
-        self._take(closer, known.eta[closer], known.bounds[closer], {})
-
     def prove_closely(self, affordable: float) -> float:
         """Bound steps by what they do to each of the other rows, if wanted and affordable; its seconds."""
         step = self.step

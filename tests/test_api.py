@@ -335,6 +335,15 @@ def test_colon_tumours_by_logistic_regression(colon, refits):
 # --- corners that a review found ---------------------------------------------------------------------------
 
 
+def test_a_scale_that_falls_to_zero_is_named():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 11)), rng.normal(size=12)
+    model = HuberRegressor(alpha=1e-4, max_iter=10_000).fit(X, y)  # a parameter a row
+    assert model.scale_ < 1e-6
+    with pytest.raises(onefit.SolverError, match="the scale of the errors may have fallen to zero"):
+        onefit.loo(model, X, y)
+
+
 @pytest.mark.parametrize(
     "model", [PoissonRegressor(alpha=0, tol=1e-9), HuberRegressor(alpha=0, max_iter=2000)]
 )

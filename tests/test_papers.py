@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,14 @@ def results(monkeypatch, tmp_path):
 def test_the_pages_are_drawn_from_the_stored_results():
     done = run(PAPERS / "pages.py", "--check")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_result_is_older_than_the_code_it_rests_on(results):
+    stored, ours = results.every(), platform.python_version_tuple()[:2]
+    if any(tuple(one["made"]["versions"]["python"].split(".")[:2]) != ours for one in stored):
+        pytest.skip("code is written out otherwise in the Python that the results were made by")
+    stale = {f"{one['paper']}.{one['name']}": moved for one in stored if (moved := results.changed(one))}
+    assert not stale, "python papers/render.py --quick"
 
 
 def test_every_claim_has_a_verdict_and_a_reason_where_it_is_not_borne_out():

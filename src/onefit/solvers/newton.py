@@ -98,9 +98,8 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> So
 
 def _unsettled(fit: Fit, steps: int) -> SolverError:
     return SolverError(
-        f"Newton's method did not settle in {steps} steps (objective "
-        f"{fit.objective:.6g}): the problem may have no finite minimum, as with perfectly separable "
-        "classes and no penalty, or leave the range of its loss; add a penalty"
+        f"Newton's method did not settle in {steps} steps (objective {fit.objective:.6g}): "
+        + fit.problem.loss.if_endless
     )
 
 

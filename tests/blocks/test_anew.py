@@ -152,7 +152,7 @@ def test_rows_without_an_optimum_stay_unknown():
     y = (rng.uniform(size=200) < 0.5).astype(int)
     y[:20] = np.arange(20) == 0
     model = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000).fit(X, y)
-    with pytest.warns(UnreliableWarning, match="1 rows of whose refits nothing is known"):
+    with pytest.warns(UnreliableWarning, match="1 row of whose refits nothing is known"):
         found = onefit.loo(model, ArraySource(X, y, rows=64))
     assert found.n_unknown == 1
     assert found.guarantee == "rough"

@@ -103,14 +103,14 @@ FILES = {  # content, further arguments, what the message must say
     "missing group": (
         table("1,,2"),
         ["--groups", "b"],
-        "groups 'b' is missing in 1 rows, the first of them row 4",
+        "groups 'b' is missing in 1 row, the first of them row 4",
     ),
     "one group": (
         GOOD.replace("b", "a", 0).replace(",1,", ",0,").replace(",2,", ",0,"),
         ["--groups", "b"],
         "groups 'b' has 1 distinct values: it takes at least 3",
     ),
-    "missing time": (table("1,,2"), ["--time", "b"], "time 'b' is missing in 1 rows"),
+    "missing time": (table("1,,2"), ["--time", "b"], "time 'b' is missing in 1 row, the first"),
     "time of words": (
         GOOD.replace(",1,", ",one,").replace(",2,", ",two,").replace(",0,", ",nil,"),
         ["--time", "b"],

@@ -21,6 +21,7 @@ from onefit.metrics import LinearMetric
 from onefit.numerics import UNRELIABLE
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.presentation import trust, with_error
+from onefit.validation import count_of_rows
 
 LEFT_BEHIND = "a saved estimate leaves its rows behind: fit again, or call onefit.loo"
 
@@ -218,7 +219,11 @@ def estimate_rows(
         known = f"may be off by {off:.2g}, with a standard error of {error:.2g}"
         warnings.warn(
             f"the {metric.loss_name} of {value:.4g} "
-            + (f"rests on {total.unknown} rows of whose refits nothing is known" if off == np.inf else known)
+            + (
+                f"rests on {count_of_rows(total.unknown)} of whose refits nothing is known"
+                if off == np.inf
+                else known
+            )
             + ": regularise more, or judge a sample of the rows in memory",
             UnreliableWarning,
             stacklevel=4,

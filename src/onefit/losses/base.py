@@ -57,8 +57,8 @@ class Loss(Parametrised, ABC):
     of_two_classes: bool = False  # whether y is in {0, 1} and the sign of η decides
     ignores_shifts: bool = False  # whether a constant added to all outputs of a row changes nothing
     if_endless: str = (  # what it means that a solver finds no minimum, and what to do
-        "the problem may have no finite minimum, as with perfectly separable classes and no penalty, or leave "
-        "the range of its loss; add a penalty"
+        "the problem may have no finite minimum, as with perfectly separable classes and no penalty, or "
+        "leave the range of its loss; add a penalty"
     )
 
     @property

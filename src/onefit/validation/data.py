@@ -12,6 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from onefit._linalg import as_columns
 from onefit._typing import Array, Design
+from onefit.validation.wording import shown
 
 MAGNITUDES = (1e-140, 1e140)  # of columns: sums of their squares, over any number of rows, are in range
 
@@ -338,16 +339,6 @@ def columns_of(model: Any) -> Any | None:
         return steps.get_feature_names_out()
     except (AttributeError, ValueError):  # a step that does not say
         return None
-
-
-def shown(value: Any) -> str:
-    """An argument in a few words: arrays and tables by their kind and shape."""
-    shape = getattr(value, "shape", None)
-    return (
-        repr(value)
-        if shape is None or isinstance(value, type)
-        else f"{type(value).__name__} of shape {shape}"
-    )
 
 
 def _as_the_model_knows_them(model: Any, X: Any) -> Any:

@@ -28,6 +28,7 @@ from onefit.torch.value_function.levels import (
     Solved,
     State,
 )
+from onefit.validation import count_of_rows
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Penalty: TypeAlias = Callable[[nn.Module], Tensor]
@@ -239,9 +240,8 @@ class ModuleLevels(Levels):
             with torch.no_grad(), seeded(0, self.variables[0].device):
                 own(self.train.X[:size])
         except ValueError as error:
-            rows = "1 row" if size == 1 else f"{size} rows"
             raise ValueError(
-                f"the module does not train on a batch of {rows} ({error}): raise "
+                f"the module does not train on a batch of {count_of_rows(size)} ({error}): raise "
                 "batch_size, or give more rows"
             ) from error
 

@@ -208,7 +208,7 @@ class ConcomitantHuber(CoupledLoss):
     epsilon: float = 1.35
     pieces = Pieces.JUMPING
     if_endless = (
-        "the scale of the errors may have fallen to zero, as most rows are fitted without one; give the model "
+        "the scale of the errors may have fallen to zero, as most rows are fitted without one; give it "
         "a stronger penalty or fewer columns, or fix the scale: "
         "GeneralizedLinear(loss=onefit.losses.Huber(delta))"
     )

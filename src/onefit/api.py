@@ -218,7 +218,7 @@ def evaluate(
         ``MonteCarlo(128)``, ``LeaveQOut(5)``, ``HeldOut(0.25)``, ``Split(cv)``, ``GCV()``, ``SURE()``,
         ``ALO()``, ``LinearizedALO()``, ``InfluenceFunction()``, ``Permutation()``.
     max_error : float, default 0.1
-        As for ``loo``.
+        As for ``loo``, where rows leave; other risks are what their formulas say.
 
     Returns
     -------

@@ -21,7 +21,7 @@ from onefit.metrics import LinearMetric
 from onefit.numerics import UNRELIABLE
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.presentation import trust, with_error
-from onefit.validation import count_of_rows
+from onefit.wording import counted
 
 LEFT_BEHIND = "a saved estimate leaves its rows behind: fit again, or call onefit.loo"
 
@@ -220,7 +220,7 @@ def estimate_rows(
         warnings.warn(
             f"the {metric.loss_name} of {value:.4g} "
             + (
-                f"rests on {count_of_rows(total.unknown)} of whose refits nothing is known"
+                f"rests on {counted(total.unknown, 'row')} of whose refits nothing is known"
                 if off == np.inf
                 else known
             )

@@ -8,6 +8,7 @@ from onefit.cli.choices import SUITED
 from onefit.cli.errors import TableError
 from onefit.displays.strengths import strengths_of
 from onefit.estimators import ElasticNetLOO, LassoLOO, LogisticLOO, PoissonLOO, RidgeLOO
+from onefit.wording import to_digits
 
 MIXES = (0.1, 0.5, 0.9)
 STRENGTHS = 100  # along a path
@@ -54,4 +55,4 @@ def chosen(model: Any) -> str:
     name, _, strength = strengths_of(model)
     ratio = getattr(model, "l1_ratio_", 0.0)
     mixed = f" l1_ratio={ratio:.3g}" if ratio not in (0.0, 1.0) else ""
-    return f"{name}={strength:.4g}{mixed}"
+    return f"{name}={to_digits(strength, 4)}{mixed}"

@@ -7,7 +7,7 @@ import pandas as pd
 from onefit.cli.errors import listed
 from onefit.cli.numerals import MISSING_MARKS
 from onefit.cli.target import not_numbers
-from onefit.validation import count_of_rows
+from onefit.wording import counted
 
 OF_PANDAS = (
     *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
@@ -49,5 +49,5 @@ def _taken(marked: pd.Series, what: str) -> tuple[str, ...]:
     counts = marked.value_counts()
     if counts.empty:
         return ()
-    named = listed([f"{mark!r} in {count_of_rows(count)}" for mark, count in counts.items()], 6)
+    named = listed([f"{mark!r} in {counted(count, 'row')}" for mark, count in counts.items()], 6)
     return (f"{marked.name} is {named}: taken as {what}",)

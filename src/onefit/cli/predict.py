@@ -23,7 +23,7 @@ from onefit.cli.results import csv_bytes, predicted
 from onefit.cli.table import kind_of
 from onefit.cli.target import not_numbers
 from onefit.cli.tuning import Told, warn
-from onefit.validation import count_of_rows
+from onefit.wording import counted
 
 
 def predict_file(
@@ -189,7 +189,7 @@ def _made_up(pipeline: Any, frame: pd.DataFrame, card: dict[str, Any]) -> Iterat
     unseen = _unseen(pipeline, frame)
     if unseen:
         named = listed(
-            [f"{name} ({count_of_rows(count)}, such as {level!r})" for name, count, level in unseen], 8
+            [f"{name} ({counted(count, 'row')}, such as {level!r})" for name, count, level in unseen], 8
         )
         yield f"levels that the model has never seen count as rare ones in {named}"
 

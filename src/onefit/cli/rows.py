@@ -11,6 +11,7 @@ from onefit.cli.judged import METRICS
 from onefit.cli.trust import HIGH_LEVERAGE
 from onefit.displays.cloud import largest
 from onefit.risk.estimate import RiskEstimate
+from onefit.wording import to_digits
 
 MOST_ROWS = 20  # of one table in the report
 WORST = 10
@@ -26,7 +27,7 @@ def worst(comparison: Ranking) -> list[list[str]]:
         [
             *_observed(comparison, judged.rows[i]),
             _predicted(est, judged.predictions[i]),
-            f"{judged.losses[i]:.4g}",
+            to_digits(judged.losses[i], 4),
         ]
         for i in order
     ]
@@ -43,7 +44,7 @@ def flagged(comparison: Ranking) -> list[list[str]]:
             *_observed(comparison, i),
             _predicted(est, est.predictions[i]),
             f"{est.leverages[i]:.3f}",
-            f"{est.losses[i]:.4g}",
+            to_digits(est.losses[i], 4),
             "determines most of its own fit (leverage near 1)"
             if est.leverages[i] >= HIGH_LEVERAGE
             else "without it other coefficients may be zero",
@@ -92,12 +93,12 @@ def deciding(comparison: Ranking) -> list[list[str]]:
 def _observed(comparison: Ranking, i: int) -> list[str]:
     """Cells of the number of a row and of its y."""
     table = comparison.table
-    y = str(table.y[i]) if table.is_classification else f"{table.y[i]:.5g}"
+    y = str(table.y[i]) if table.is_classification else to_digits(table.y[i], 5)
     return [str(table.rows[i]), y]
 
 
 def _predicted(est: RiskEstimate, value: Any) -> str:
     """Cell of a prediction: a number, or the likeliest class and its probability."""
     if est.classes is None:
-        return f"{value:.5g}"
+        return to_digits(value, 5)
     return f"{np.asarray(est.classes)[value.argmax()]} ({value.max():.2f})"

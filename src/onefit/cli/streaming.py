@@ -46,6 +46,7 @@ from onefit.cli.target import (
 from onefit.cli.tuning import Told
 from onefit.risk.presentation import with_error
 from onefit.sources.table import TableSource
+from onefit.wording import to_digits
 
 # Errors that name block, column and row, but not the table.
 PASSES = (pa.ArrowException, csv.Error, OSError, ValueError)
@@ -258,7 +259,7 @@ def _tell(tuned: Tuned, source: str, notes: tuple[str, ...], left_out: list[tupl
         own = ", ".join(f"{name} {with_error(*score)}" for name, score in tuned.scores.items())
         say(f"{next(iter(tuned.models))}, left out: {own}.\n")
     found = tuned.coefficients.head(TOP)
-    shown = [(str(name), f"{coef:.4g}", f"{effect:.4g}") for name, coef, effect in found.to_numpy()]
+    shown = [(str(name), to_digits(coef, 4), to_digits(effect, 4)) for name, coef, effect in found.to_numpy()]
     say(words.aligned(("feature", "coefficient", "per sd"), shown, left=1) + "\n")
     say(str(best))
 

@@ -24,7 +24,7 @@ from onefit.cli.target import (
     target_values,
     without_target,
 )
-from onefit.validation import count_of_rows
+from onefit.wording import counted
 
 MOST_LEVELS = 100  # of one column of text; the rarer ones are grouped
 OFTEN = 5  # times that a whole number occurs, on average, that may be a code
@@ -284,7 +284,7 @@ def _complete(column: pd.Series, role: str) -> pd.Series:
     missing = np.flatnonzero(column.isna())
     if missing.size:
         raise RowError(
-            f"{role} {column.name!r} is missing in {count_of_rows(missing.size)}, the first of them row "
+            f"{role} {column.name!r} is missing in {counted(missing.size, 'row')}, the first of them row "
             f"{column.index[missing[0]]}: fill it, or remove these rows"
         )
     if role == "time" and kind_of(column) == "text":

@@ -11,7 +11,7 @@ from pandas.api import types
 from onefit._typing import Array
 from onefit.cli.errors import RowError, TableError
 from onefit.cli.numerals import are_codes
-from onefit.validation import count_of_rows
+from onefit.wording import counted
 
 MOST_CODES = 10  # so many consecutive integers from 0 or 1 are read as class codes
 MOST_CLASSES = 50  # every class needs its own coefficients
@@ -149,7 +149,7 @@ def single_row(target: Any, label: Any) -> TableError:
 
 def without_target(count: int, target: str) -> str:
     """Say how many rows left, as they have no target."""
-    return f"{count_of_rows(count)} without a target ({target}) left out"
+    return f"{counted(count, 'row')} without a target ({target}) left out"
 
 
 def numbers_as_labels(column: pd.Series) -> Array:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from onefit.cli.comparison import Ranking, Suspicion, TunedModel
-from onefit.cli.words import constant_name, new_rows, number, scored
+from onefit.cli.words import constant_name, new_rows, scored
 from onefit.displays.strengths import strengths_of
 from onefit.numerics import EXACT
 from onefit.risk.audit import Audit
 from onefit.risk.estimate import RiskEstimate
-from onefit.risk.presentation import MOST_DIGITS, to_the_error
+from onefit.risk.presentation import to_the_error
+from onefit.wording import MOST_DIGITS, counted, to_digits
 
 HIGH_LEVERAGE = 0.8  # a row that determines most of its own fit
 SUSPICIOUS = 0.999  # share of the loss of a constant that a model explains
@@ -107,7 +108,7 @@ def interval(audit: Audit) -> str:
     low, high = audit.interval
     half = 0.5 * (high - low)
     if not half > 0:
-        return f"{audit.value:.5g}"
+        return to_digits(audit.value, 5)
     decimals = 1 - int(np.floor(np.log10(half)))
     form = f".{max(decimals, 0)}f"
     if decimals < -MOST_DIGITS:
@@ -125,9 +126,9 @@ def about_audit(comparison: Ranking) -> Iterator[str]:
         sure = " at 95 %" if audit.interval[0] < audit.interval[1] else ""
         yield (
             f"Audit of {best.name}: left-out {comparison.audited_loss[0]} {interval(audit)}{sure}{new} by "
-            f"{number(audit.m, 'refit')} of the model with its preprocessing{failed}; {before} gave "
-            f"{audit.approximate:.4g}. The interval is for refits without every row in turn; how far new "
-            "data may be from that is the ± of the table."
+            f"{counted(audit.m, 'refit')} of the model with its preprocessing{failed}; {before} gave "
+            f"{to_digits(audit.approximate, 4)}. The interval is for refits without every row in turn; how "
+            "far new data may be from that is the ± of the table."
         )
 
 
@@ -146,8 +147,9 @@ def _about_sureness(comparison: Ranking) -> str:
     if len(held) == 1:
         return f"Of {len(tried)} strengths of {best.name} the chosen one is better than any other at 95 %."
     return (
-        f"{len(held)} of {len(tried)} strengths of {best.name}, {name} from {held.min():.3g} to "
-        f"{held.max():.3g}, cannot be told from the best by these rows; the chosen one is among them."
+        f"{len(held)} of {len(tried)} strengths of {best.name}, {name} from {to_digits(held.min(), 3)} to "
+        f"{to_digits(held.max(), 3)}, cannot be told from the best by these rows; the chosen one is among "
+        "them."
     )
 
 
@@ -245,7 +247,7 @@ def _about_flagged(est: RiskEstimate) -> str:
     if est.guarantee == "sampled":
         return (
             f"The mean of the {est.loss_name} is known from refits of some rows, to within "
-            f"{est.approx_error:.2g} at 95 %; of {number(rows.size, 'row')} the values one by one are "
+            f"{est.approx_error:.2g} at 95 %; of {counted(rows.size, 'row')} the values one by one are "
             "approximate."
         )
     parts = [
@@ -273,4 +275,4 @@ def _about_counts(comparison: Ranking) -> Iterator[str]:
     best = comparison.best
     below = int(np.count_nonzero(best.judged.predictions < 0))
     if comparison.table.task == "counts" and best.estimate.loss_name != "deviance" and below:
-        yield f"{best.name} predicts negative counts for {number(below, 'row')}; --model poisson never does."
+        yield f"{best.name} predicts negative counts for {counted(below, 'row')}; --model poisson never does."

@@ -9,6 +9,7 @@ import numpy as np
 from onefit.cli.comparison import PRECISION, Ranking, Score, Suspicion, TunedModel
 from onefit.cli.table import FEW_ROWS
 from onefit.risk.presentation import with_error
+from onefit.wording import counted, to_digits
 
 WAYS = {"groups": "groups, left out together", "time": "predicting later rows from earlier ones"}
 KNOWN = {"groups": " of the other rows", "time": " of the rows before"}  # what a constant is made of
@@ -34,11 +35,6 @@ def aligned(header: Sequence[str], lines: Sequence[Sequence[str]], left: int = 3
         for line in every
     )
     return "\n".join(row.rstrip() for row in rows)
-
-
-def number(count: int, noun: str) -> str:
-    """A count and its noun."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def columns(comparison: Ranking) -> list[str]:
@@ -80,7 +76,7 @@ def _line(comparison: Ranking, candidate: TunedModel) -> list[str]:
         candidate.chosen,
         with_error(*candidate.risk),
         "" if best else _above(comparison, comparison.above_best(candidate.judged)),
-        *(f"{values[name]:.4g}" for name in names),
+        *(to_digits(values[name], 4) for name in names),
         f"{candidate.estimate.effective_df:.1f}",
         f"{candidate.n_nonzero}/{len(comparison.feature_names)}",
     ]
@@ -101,8 +97,8 @@ def describe(comparison: Ranking) -> str:
     how = "leave-one-out" if comparison.cuts is None else WAYS[comparison.cuts.kind]
     return (
         f"{table.target} of {comparison.source}: {table.task} ({table.reason}), {len(table.y)} rows, "
-        f"{number(table.features.shape[1], 'column')} turned into "
-        f"{number(len(comparison.feature_names), 'feature')}; "
+        f"{counted(table.features.shape[1], 'column')} turned into "
+        f"{counted(len(comparison.feature_names), 'feature')}; "
         f"{models} tuned by {how}."
     )
 
@@ -119,7 +115,7 @@ def verdict(comparison: Ranking) -> str:
     if comparison.table.is_small:
         return (
             f"{comparison.best.name} gains {gain} over predicting {constant}{new}, but on "
-            f"{number(len(comparison.table.y), 'row')} nothing is certain: it takes {FEW_ROWS} at least to "
+            f"{counted(len(comparison.table.y), 'row')} nothing is certain: it takes {FEW_ROWS} at least to "
             "judge."
         )
     if not comparison.is_clear:
@@ -184,7 +180,7 @@ def coefficient_lines(comparison: Ranking, most: int) -> tuple[list[str], list[l
             str(one["feature"]),
             *([str(one["class"])] if with_class else []),
             with_error(one["coefficient"], one["std_error"]),
-            f"{one['effect']:.3g}",
+            to_digits(one["effect"], 3),
             f"{one['same_sign']:.0%}",
             f"{one['selected']:.0%}",
         ]

@@ -24,6 +24,7 @@ from onefit.displays.style import (
     number,
     plain,
 )
+from onefit.wording import to_digits
 
 
 @dataclass(eq=False, repr=False)
@@ -127,8 +128,8 @@ class LeftOutDisplay(Display):
             number(ax, name, fitted[row, k], change[row, k], (7, 4), color=VERMILLION)
 
     def _say(self, i: int, fitted: float, change: float) -> str:
-        values = f"fitted {fitted:.4g}, left out {fitted + change:.4g}, leverage {self.leverages[i]:.3f}"
-        return f"row {row_name(self.rows, i)}: {values}"
+        values = f"fitted {to_digits(fitted, 4)}, left out {to_digits(fitted + change, 4)}"
+        return f"row {row_name(self.rows, i)}: {values}, leverage {self.leverages[i]:.3f}"
 
     def _names(self, c: int) -> list[str]:
         if self.output_names is not None:

@@ -12,6 +12,7 @@ from onefit._typing import Array
 from onefit.displays.base import Display
 from onefit.displays.cloud import cloud, row_name
 from onefit.displays.style import GREY, Axes, plain
+from onefit.wording import to_digits
 
 
 @dataclass(eq=False, repr=False)
@@ -61,7 +62,12 @@ class PredictionDisplay(_OfPredictions):
 
     def _draw(self, ax: Axes) -> None:
         y, predictions = np.asarray(self.y, dtype=np.float64), np.asarray(self.predictions)
-        self._cloud(ax, y, plain(self.quantity), lambda i: f"{y[i]:.5g}, predicted {predictions[i]:.5g}")
+        self._cloud(
+            ax,
+            y,
+            plain(self.quantity),
+            lambda i: f"{to_digits(y[i], 5)}, predicted {to_digits(predictions[i], 5)}",
+        )
         low = max(np.nanmin(y), np.nanmin(predictions))
         high = min(np.nanmax(y), np.nanmax(predictions))
         ax.plot([low, high], [low, high], color=GREY, lw=1.0)
@@ -95,6 +101,9 @@ class ResidualDisplay(_OfPredictions):
         predictions = np.asarray(self.predictions)
         residuals = np.asarray(self.y, dtype=np.float64) - predictions
         self._cloud(
-            ax, residuals, "residual", lambda i: f"residual {residuals[i]:.4g} at {predictions[i]:.4g}"
+            ax,
+            residuals,
+            "residual",
+            lambda i: f"residual {to_digits(residuals[i], 4)} at {to_digits(predictions[i], 4)}",
         )
         ax.axhline(0.0, color=GREY, lw=1.0)

@@ -12,6 +12,7 @@ from onefit._typing import Array, Mask
 from onefit.displays.base import Display
 from onefit.displays.strengths import chosen_line, last_step, strength_axis, strengths_of
 from onefit.displays.style import BLUE, GREEN, VERMILLION, Axes, legend_above, plain
+from onefit.wording import to_digits
 
 
 @dataclass(eq=False, repr=False)
@@ -104,7 +105,7 @@ class RiskPathDisplay(Display):
         ax.plot(strengths, np.zeros(len(strengths)), transform=ax.get_xaxis_transform(), alpha=0.0)
         dots = ax.scatter(strengths, risk, s=10, color=BLUE, linewidths=0, alpha=0.5)
         said = [
-            f"{self.strength_name} = {strength:.4g}: {value:.5g} ± {se:.2g}"
+            f"{self.strength_name} = {to_digits(strength, 4)}: {to_digits(value, 5)} ± {to_digits(se, 2)}"
             for strength, value, se in zip(strengths, risk, error, strict=True)
         ]
         self.hover_ = [(dots, said)]
@@ -121,7 +122,7 @@ def _mark_choice(ax: Axes, strengths: Array, risk: Array, chosen: float, name: s
     """Mark the chosen strength, and the minimum where it is another one."""
     at, lowest = int(np.argmin(np.abs(strengths - chosen))), int(np.nanargmin(risk))
     chosen_line(ax, chosen)
-    ax.plot(chosen, risk[at], "o", color=VERMILLION, ms=7, label=f"chosen, {name} = {chosen:.3g}")
+    ax.plot(chosen, risk[at], "o", color=VERMILLION, ms=7, label=f"chosen, {name} = {to_digits(chosen, 3)}")
     if lowest != at:
         ax.plot(strengths[lowest], risk[lowest], "D", mfc="white", mec=BLUE, ms=6, label="minimum")
 

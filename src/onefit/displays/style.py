@@ -36,7 +36,20 @@ def plain_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(GREY)
+    _no_factor_above(ax)
     return ax
+
+
+def _no_factor_above(ax: Axes) -> None:
+    """Have large numbers written out: a common factor of theirs stands above the axis, where legends are."""
+    from matplotlib.ticker import FuncFormatter, ScalarFormatter
+
+    if type(ax.yaxis.get_major_formatter()) is ScalarFormatter:
+        ax.yaxis.set_major_formatter(FuncFormatter(_written_out))
+
+
+def _written_out(value: float, _: int | None = None) -> str:
+    return f"{value:g}".replace("-", "\N{MINUS SIGN}")
 
 
 def legend_above(ax: Axes, **how: Any) -> None:

@@ -20,6 +20,7 @@ from onefit._typing import Array, Index
 from onefit.leave_out.draws import Draw, draw, lean, spread
 from onefit.numerics import CONFIDENCE, KNOWN, RESOLUTION
 from onefit.risk.means import clustered
+from onefit.wording import to_digits
 
 __all__ = ["Audit", "Draw", "Lottery", "audit", "audit_sets", "draw"]
 
@@ -113,7 +114,7 @@ class Audit:
     def short(self) -> str:
         """Value and interval to four digits."""
         low, high = self.interval
-        return f"{self.value:.4g} [{low:.4g}, {high:.4g}]"
+        return f"{to_digits(self.value, 4)} [{to_digits(low, 4)}, {to_digits(high, 4)}]"
 
     def __repr__(self) -> str:
         return f"<Audit: {self}>"

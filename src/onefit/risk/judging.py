@@ -22,7 +22,7 @@ from onefit.risk.leverages import with_own_leverages
 from onefit.risk.means import clustered, mean_and_error
 from onefit.risk.readout import Readout
 from onefit.risk.sampled import SampledPredictions
-from onefit.validation import count_of_rows
+from onefit.wording import counted
 
 DISAGREES = "lies outside of what"  # of a risk and its audit
 LONE_SHARE = 0.1  # share of the risk that rows may carry whose refits would not know their class
@@ -319,7 +319,7 @@ def warn_if_unreliable(result: RiskEstimate) -> None:
     known = (
         f"may be off by {result.approx_error:.2g}, with a standard error of {result.std_error:.2g}"
         if np.isfinite(result.approx_error)
-        else f"rests on {count_of_rows(rows.size)} of whose refits nothing is known ({at} {which})"
+        else f"rests on {counted(rows.size, 'row')} of whose refits nothing is known ({at} {which})"
     )
     warnings.warn(
         f"the {result.loss_name} of {result.value:.4g} {known}: {result._remedy}",

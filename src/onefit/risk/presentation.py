@@ -11,8 +11,8 @@ import numpy as np
 from scipy.stats import t as student
 
 from onefit._typing import Array
+from onefit.wording import MOST_DIGITS, to_digits
 
-MOST_DIGITS = 6  # before or after the decimal point, that an error leaves out: then numbers have exponents
 ROUNDING = 1e-14  # share of a value below which its standard error is rounding
 FEW = 30  # rows below which a result says what its error is worth
 TRUST = {
@@ -31,7 +31,7 @@ def with_error(value: float, error: float) -> str:
 def to_the_error(value: float, error: float) -> tuple[str, str]:
     """A number to the precision that its standard error, to two digits, allows, and the error, or ""."""
     if not (np.isfinite(error) and np.isfinite(value) and error > ROUNDING * abs(value)):
-        return f"{value:.4g}", ""
+        return to_digits(value, 4), ""
     decimals = 1 - int(np.floor(np.log10(error)))
     if abs(decimals) > MOST_DIGITS:
         return f"{value:.4g}", f"{error:.2g}"

@@ -39,7 +39,6 @@ from onefit.validation.options import (
     is_number,
 )
 from onefit.validation.responses import check_range, class_numbers, warn_of_many_classes
-from onefit.validation.wording import count_of_rows
 
 __all__ = [
     "check_audit",
@@ -74,7 +73,6 @@ __all__ = [
     "check_weights",
     "class_numbers",
     "columns_of",
-    "count_of_rows",
     "is_count",
     "is_number",
     "labels_of",

@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from onefit._linalg import as_columns
 from onefit._typing import Array, Design
-from onefit.validation.wording import shown
+from onefit.wording import shown
 
 MAGNITUDES = (1e-140, 1e140)  # of columns: sums of their squares, over any number of rows, are in range
 

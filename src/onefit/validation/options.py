@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from onefit._typing import Array, Sets
-from onefit.validation.wording import shown
+from onefit.wording import shown
 
 
 def is_count(given: Any) -> TypeGuard[int]:

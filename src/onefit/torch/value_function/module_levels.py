@@ -28,7 +28,7 @@ from onefit.torch.value_function.levels import (
     Solved,
     State,
 )
-from onefit.validation import count_of_rows
+from onefit.wording import counted
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Penalty: TypeAlias = Callable[[nn.Module], Tensor]
@@ -241,7 +241,7 @@ class ModuleLevels(Levels):
                 own(self.train.X[:size])
         except ValueError as error:
             raise ValueError(
-                f"the module does not train on a batch of {count_of_rows(size)} ({error}): raise "
+                f"the module does not train on a batch of {counted(size, 'row')} ({error}): raise "
                 "batch_size, or give more rows"
             ) from error
 

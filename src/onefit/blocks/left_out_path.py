@@ -50,11 +50,15 @@ class Directions(NamedTuple):
 
 
 class SolvedAnew(NamedTuple):
-    """Strengths (s,) at which rows whose pattern changes are solved anew: all, or those with little slack."""
+    """Strengths (s,) at which rows whose pattern changes are solved anew: all, or those with little slack.
+
+    Whose losses are refits' then, unless only nearly so: ``is_exact``.
+    """
 
     strengths: Index
     patterns: Patterns
     are_all: bool
+    is_exact: bool = True
 
 
 class KnownRefits(NamedTuple):
@@ -202,14 +206,14 @@ class LeftOutPath:
         weights = part.row_weights
         if known.residuals is known.by_formula:
             known.residuals = known.by_formula.copy()
-        for at, patterns, are_all in self.exactly[known.rounds :]:
+        for at, patterns, are_all, is_exact in self.exactly[known.rounds :]:
             rows = np.flatnonzero(are_all | known.strained[at].any(axis=0))
             own = np.ix_(at, rows)
             found = patterns.left_out(
                 Z[:, rows], y[rows], weights[rows], known.by_formula[own], known.slack[own]
             )
             known.residuals[own], known.strained[at] = found.residuals, False
-            known.exact[at] = are_all & found.solved.all(axis=1)
+            known.exact[at] = are_all & is_exact & found.solved.all(axis=1)
         known.rounds = len(self.exactly)
 
     def anew(self, exactly: list[SolvedAnew]) -> LeftOutPath:

@@ -240,16 +240,17 @@ def solved_anew(
 ) -> SolvedAnew | None:
     """What solves rows whose pattern changes anew, at some strengths of a path.
 
-    Either all of them or those with little slack only, which the formula may take for far too much.  Where
-    rows of unequal weights keep unequal shares of an ℓ2 part, nothing is gained: None.
+    Either all of them or those with little slack only, which the formula may take for far too much.  A refit
+    without row i keeps the share 1 − w_i/W of an ℓ2 part; of unequal weights the mean share is taken, which
+    changes how far the refit is from the fit by a share |w_i/W − 1/n| of it at most.
     """
-    if which.size == 0 or (l1_ratio < 1.0 and not sums.has_equal_weights):
+    if which.size == 0:
         return None
     own = sums.weight * alphas[which]
     kept = (1.0 - l1_ratio) * (1.0 - 1.0 / sums.count) * own
     coefs, drifts = path.coefs[:, which], path.drifts[:, which]
     patterns = Patterns.of(sums, coefs, drifts, l1_ratio * own, kept, nonnegative=nonnegative)
-    return SolvedAnew(which, patterns, are_all)
+    return SolvedAnew(which, patterns, are_all, l1_ratio == 1.0 or sums.has_equal_weights)
 
 
 def _path(sums: RowSums, coefs: Array, drifts: Array, leverages: tuple[Directions, ...]) -> LeftOutPath:

@@ -163,12 +163,12 @@ def goes_in_passes(model: SelfTuned, sample: Sample) -> bool:
     """Whether passes over the rows, for which ``has_passes`` holds, are cheaper than a fit at a time.
 
     Ridge takes one eigendecomposition, which is as fast where rows are few.  A table with kinks has passes
-    where these are exact at strengths that may be the choice, or where it is tall.
+    where these can afford to follow patterns at strengths that may be the choice, or where it is tall.
     """
-    counting, X = sample.weights[sample.weights > 0], sample.X
+    X = sample.X
     if sp.issparse(X) and _is_better_sparse(model, *X.shape):
         return False
-    return passes_pay(model, X.shape, sample.target[0].size, alike=bool(np.ptp(counting) == 0))
+    return passes_pay(model, X.shape, sample.target[0].size)
 
 
 def _is_better_sparse(model: SelfTuned, n: int, p: int) -> bool:
@@ -179,16 +179,14 @@ def _is_better_sparse(model: SelfTuned, n: int, p: int) -> bool:
     return not model._mean_scaled and DENSE * n * p <= cost.memory()
 
 
-def passes_pay(model: SelfTuned, shape: tuple[int, int], targets: int, *, alike: bool) -> bool:
-    """The same of rows of some shape, with so many targets; ``alike`` says whether their weights are."""
+def passes_pay(model: SelfTuned, shape: tuple[int, int], targets: int) -> bool:
+    """The same of rows of some shape, with so many targets."""
     n, p = shape
     if not model._mean_scaled:
         return cost.is_tall(n, p) and is_large(n, p)
     strengths = int(model.alphas) if is_count(model.alphas) else np.size(model.alphas)
     count = strengths * len(model._ratios()) * targets
-    # an ℓ2 part shrinks by unequal shares of unequal weights
-    can_be_exact = p < n and (alike or all(ratio == 1 for ratio in model._ratios()))
-    if can_be_exact and cost.patterns(n, p, cost.NEAR * count).seconds <= cost.IN_A_RACE:
+    if p < n and cost.patterns(n, p, cost.NEAR * count).seconds <= cost.IN_A_RACE:
         return True
     return cost.is_tall(n, p) and cost.patterns(n, p, count).seconds > cost.IN_A_PATH
 

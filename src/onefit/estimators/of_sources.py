@@ -65,7 +65,7 @@ def tune_source(model: SelfTuned, rows: Rows, groups: Any, offset: Any) -> Tuned
         if not fits_into_memory(rows, shape):
             return tune_rows(model, rows, sums)
         held = _held(rows)
-        if passes_pay(model, shape, len(sums.squares), alike=sums.has_equal_weights):
+        if passes_pay(model, shape, len(sums.squares)):
             with suppress(SolverError):
                 return tune_rows(model, held, held.total(RowSums.of))
         return _tune_held(model, held, SquaredError(), sums.count)

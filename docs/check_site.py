@@ -178,3 +178,9 @@ def test_search_finds_the_lasso(browser, address):
     browser.save_screenshot(str(SCREENS / "search.png"))
     found = " ".join(link.text for link in browser.find_elements(By.CSS_SELECTOR, "#search-results li a"))
     assert "asso" in found
+
+
+@pytest.mark.parametrize("tutorial", ["coefficients_with_shape", "first_model", "honest_tuning"])
+def test_what_a_tutorial_draws_is_shown(tutorial):
+    page = _read(SITE / "tutorials" / "generated" / f"{tutorial}.html")
+    assert any(tutorial in link for link in page.links if link.endswith(".png"))

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 EXTRA = ("click", "pandas", "pyarrow", "jinja2", "skops", "matplotlib")  # what onefit[cli] brings
 
@@ -10,10 +17,8 @@ EXTRA = ("click", "pandas", "pyarrow", "jinja2", "skops", "matplotlib")  # what 
 def main() -> None:
     """Run the command line; exit 2 for what the user can mend, 130 after Ctrl-C."""
     try:
-        from onefit.cli.app import run
-    except KeyboardInterrupt:
-        sys.stderr.write("onefit: interrupted\n")
-        sys.exit(130)
+        with _ending_on_interrupt():
+            from onefit.cli.app import run
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
@@ -23,6 +28,23 @@ def main() -> None:
         )
         sys.exit(2)
     sys.exit(run())
+
+
+@contextmanager
+def _ending_on_interrupt() -> Iterator[None]:
+    """End at once on Ctrl-C while modules load, some of which make another exception of that, or none."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _end(*_: Any) -> None:
+    os.write(2, b"onefit: interrupted\n")
+    os._exit(130)  # nothing is open, and nothing written
 
 
 if __name__ == "__main__":

@@ -522,6 +522,29 @@ class TestProcess:
         assert (process.returncode, err) == (130, "onefit: interrupted\n")
         assert not (tmp_path / "o").exists()
 
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no SIGINT to one process")
+    def test_interrupt_while_modules_load(self):
+        load = (
+            "import builtins, signal, time\nfrom onefit.__main__ import main\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\nload = builtins.__import__\n"
+            "def swallowing(name, *own):\n"
+            "    if name == 'onefit.cli.app':\n"
+            "        try:\n"
+            "            print('loading', flush=True)\n"
+            "            time.sleep(300)\n"
+            "        except KeyboardInterrupt:\n"
+            "            raise ImportError('initialization failed')\n"
+            "    return load(name, *own)\n"
+            "builtins.__import__ = swallowing\nmain()"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", load], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout.readline() == "loading\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+        assert (process.returncode, err) == (130, "onefit: interrupted\n")
+
     def test_without_the_extra(self, capsys, monkeypatch):
         monkeypatch.delitem(sys.modules, "onefit.cli.app")
         monkeypatch.setitem(sys.modules, "click", None)

@@ -102,7 +102,8 @@ def _labels(column: pd.Series, task: str) -> Any:
     counts = counts[counts > 0]  # of categories some may be those of no row
     name = column.name
     if task == "binary" and len(counts) > 2:
-        raise TableError(f"target {name!r} has {len(counts)} classes: use --task multiclass")
+        fitting = "multiclass" if len(counts) <= MOST_CLASSES else "regression if these are numbers"
+        raise TableError(f"target {name!r} has {len(counts)} classes: use --task {fitting}")
     if len(counts) > MOST_CLASSES or 2 * len(counts) > len(column):
         refuse_strays(column)
     if len(counts) > MOST_CLASSES and 2 * len(counts) <= len(column):

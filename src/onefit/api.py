@@ -71,8 +71,9 @@ def loo(
         ``LinearRegression``, ``Ridge``, ``RidgeCV``, ``RidgeClassifier``, ``Lasso``, ``LassoCV``,
         ``LassoLars``, ``ElasticNet``, ``ElasticNetCV``, ``LogisticRegression``, ``LogisticRegressionCV``,
         ``PoissonRegressor``, ``GammaRegressor``, ``TweedieRegressor``, ``HuberRegressor``,
-        ``KernelRidge``, or a ``Pipeline`` that ends in one of them (its preprocessing is held fixed); those
-        of skglm, celer, glum, adelie and sortedl1; and results of ``OLS``, ``WLS`` and ``GLM`` of
+        ``QuantileRegressor``, ``KernelRidge``, ``SVC``, ``SVR``, ``LinearSVC``, ``LinearSVR``, an estimator
+        of onefit, or a ``Pipeline`` that ends in one of them (its preprocessing is held fixed); those of
+        skglm, celer, glum, adelie and sortedl1; and results of ``OLS``, ``WLS`` and ``GLM`` of
         statsmodels, where X is ``results.model.exog``, with its constant.  Any
         other classifier or regressor that can be cloned, with ``audit`` or ``exact``.
     X : array-like, sparse matrix or sparse array of shape (n, p)

@@ -120,6 +120,7 @@ FILES = {  # content, further arguments, what the message must say
 ARGUMENTS = {  # of tune on a good table
     "no target": ([], "name the column to predict with --target; the columns are"),
     "unknown target": (["--target", "z"], "there is no column 'z'"),
+    "another separator": (["--target", "y", "--sep", ";"], "the table has a single one, 'a,b,y'"),
     "unknown model": (["--target", "y", "--model", "forest"], "'forest' is not one of"),
     "unknown task": (["--target", "y", "--task", "guess"], "'guess' is not one of"),
     "model and task": (

@@ -30,6 +30,9 @@ def one_line(error: BaseException) -> str:
     return " ".join(text.split()) or type(error).__name__
 
 
+SEPARATORS = ",;\t|"  # of cells, that are looked for
+
+
 def suggest(name: str, known: Sequence[str]) -> str:
     """Close names, as the end of a message."""
     folded = {str(one).lower(): str(one) for one in reversed(known)}
@@ -52,6 +55,8 @@ def require_column(columns: Any, name: str) -> None:
         hint = suggest(name, list(columns)) or f"; the columns are {listed(columns)}"
         if len(parts) > 1 and all(part in columns for part in parts):
             hint = f": it is several, {listed([*map(repr, parts)])}; name each by an option of its own"
+        if len(columns) == 1 and any(mark in str(columns[0]) for mark in SEPARATORS):
+            hint = f"; the table has a single one, {str(columns[0])!r}: name what separates its cells, --sep"
         raise TableError(f"there is no column {name!r}{hint}")
 
 

@@ -20,12 +20,11 @@ from pyarrow.types import is_nested
 
 from onefit.cli import marks, numerals
 from onefit.cli.encodings import CHUNK, encoding_of, is_gzip, opened
-from onefit.cli.errors import TableError, listed, one_line, suggest
+from onefit.cli.errors import SEPARATORS, TableError, listed, one_line, suggest
 from onefit.cli.meaning import Format, Source, interpreted
 
 PARQUET = (".parquet", ".pq")
 SPREADSHEETS = (".xlsx", ".xls", ".ods")
-SEPARATORS = ",;\t|"
 JSON = r'\s*(?:\{\s*["}]|\[\s*[\[{])'  # how its text begins
 MISSING = list(numerals.MISSING_MARKS)
 HEAD = 50  # lines that decide how a file is separated

@@ -186,7 +186,7 @@ def test_what_has_no_refit_keeps_the_approximation_and_is_said():
 def test_a_row_that_has_the_only_count_is_said_to_need_others_like_it():
     X, y = np.random.default_rng(0).normal(size=(30, 4)), 5.0 * np.eye(30)[0]
     model = PoissonRegressor(alpha=0.1).fit(X, y)
-    with pytest.warns(onefit.UnreliableWarning, match=r"rows 0\): no solution .* more rows like them"):
+    with pytest.warns(onefit.UnreliableWarning, match=r"row 0\): no solution .* more rows like them"):
         est = onefit.loo(model, X, y)
     assert est.refinement.failed == 1
 

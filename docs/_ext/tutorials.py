@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,24 +23,11 @@ def executed(source: Path):
     manager._kernel_spec = KernelSpec(
         argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"], language="python"
     )
-    with drawing_inline():
-        NotebookClient(notebook, timeout=240, km=manager).execute()
+    # a kernel draws into its notebook, whatever the process that starts it draws into
+    drawing = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+    NotebookClient(notebook, timeout=240, km=manager).execute(env=drawing)
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return notebook
-
-
-@contextmanager
-def drawing_inline():
-    """Have a kernel draw into its notebook, whatever the process that starts it draws into."""
-    before = os.environ.get("MPLBACKEND")
-    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["MPLBACKEND"]
-        else:
-            os.environ["MPLBACKEND"] = before
 
 
 def write(folder: Path) -> list[Path]:

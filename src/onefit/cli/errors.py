@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+SEPARATORS = ",;\t|"  # of cells, that are looked for
+
 
 class TableError(ValueError):
     """A table, or a column of it, that cannot be used; the message says what to do."""
@@ -28,9 +30,6 @@ def one_line(error: BaseException) -> str:
     text = getattr(error, "strerror", None) or str(error)
     text = text.removeprefix("Error tokenizing data. C error: ")
     return " ".join(text.split()) or type(error).__name__
-
-
-SEPARATORS = ",;\t|"  # of cells, that are looked for
 
 
 def suggest(name: str, known: Sequence[str]) -> str:

@@ -137,9 +137,8 @@ def leave_out(
 def _take_closer(state: State, known: LeftOut) -> None:
     """Take values of another way for rows that it bounds closer."""
     found, closer = state.found, known.bounds < state.found.bounds
-    state.looked_at.update(
-        np.flatnonzero(closer).tolist()
-    )  # bounds of steps are not for values of another way
+    # bounds of steps are not for values of another way
+    state.looked_at.update(np.flatnonzero(closer).tolist())
     eta = np.where(_linalg.with_axes(closer, known.eta), known.eta, found.eta)
     state.found = replace(found, eta=eta, bounds=np.where(closer, known.bounds, found.bounds))
 

@@ -212,9 +212,8 @@ class ALO(_OfRows):
     η_i + h_i g_i / (1 − d_i h_i) (Rad and Maleki 2020; Wang et al. 2018, eq. 17; Beirami et al. 2017,
     Theorem 1), for comparison with papers.  Beside a mean loss, as a lasso of scikit-learn has it, a refit
     keeps the share 1 − 1/n of the penalty: that is in the step and in h.  ``onefit.loo`` starts from it, and
-    checks every row.  Of losses
-    with kinks, as hinge and pinball, a row on a kink moves by g_i / T_ii (Wang et al. 2018, Theorem 4.1), not
-    at all where nothing else is curved either, and a warning says so.
+    checks every row.  Of losses with kinks, as hinge and pinball, a row on a kink moves by g_i / T_ii (Wang
+    et al. 2018, Theorem 4.1), not at all where nothing else is curved either, and a warning says so.
 
     Parameters
     ----------

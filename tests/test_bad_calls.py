@@ -191,6 +191,7 @@ CALLS = [
     (lambda: onefit.GradientSearchCV(Ridge, {"alpha": (0.1, 10.0)}).fit(X, Y), "estimator must be a model"),
     (lambda: onefit.GradientSearchCV(None, {"alpha": (0.1, 10.0)}).fit(X, Y), "estimator must be a model"),
     (lambda: onefit.loo(RIDGE, X, Y, groups=KFold), "expected groups, a splitter .* got <class"),
+    (lambda: onefit.loo(RIDGE, X, Y, groups=5), r"got 5: for 5 folds KFold\(5, shuffle=True\)"),
     (lambda: onefit.loo(RIDGE, X, Y).plot(kind="bar"), "kind must be one of left-out, calibration"),
     (lambda: onefit.loo(RIDGE, TABLE, "y"), "y is 'y', a name.* pass frame.drop"),
     (lambda: LassoLOO().fit(TABLE, "y"), "y is 'y', a name.* pass frame.drop"),

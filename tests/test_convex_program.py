@@ -423,7 +423,7 @@ sys.modules["cvxpy"] = None
 try:
     onefit.from_cvxpy(None, None, None)
 except ImportError as error:
-    assert "pip install 'onefit[cvxpy]'" in str(error)
+    assert "pip install cvxpy clarabel" in str(error)
 else:
     raise AssertionError
 """

@@ -23,8 +23,8 @@ def main() -> None:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
         sys.stderr.write(
-            f"onefit: error: the command line needs {error.name}: install onefit[cli], "
-            'for example with pip install "onefit[cli]"\n'
+            f"onefit: error: the command line needs {error.name}: pip install '.[cli]' "
+            "in the folder of onefit\n"
         )
         sys.exit(2)
     sys.exit(run())

@@ -550,7 +550,7 @@ class TestProcess:
         monkeypatch.setitem(sys.modules, "click", None)
         with pytest.raises(SystemExit, match="2"):
             __main__.main()
-        assert "install onefit[cli]" in capsys.readouterr().err
+        assert "pip install '.[cli]'" in capsys.readouterr().err
 
     def test_reader_that_leaves(self, house):
         command = f"{sys.executable} -m onefit tune {house} --target price --model ridge --audit 0 | true"

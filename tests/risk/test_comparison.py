@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,12 +52,20 @@ class TestCompare:
         assert found.difference[1] == pytest.approx(np.mean(strong - weak))
         assert found.difference_error[1] == pytest.approx(np.std(strong - weak, ddof=1) / np.sqrt(N))
         paired = ttest_rel(weak, strong, alternative="less")
-        assert found.p_better[1] == pytest.approx(1.0 - paired.pvalue)
+        assert found.p_worse[1] == pytest.approx(1.0 - paired.pvalue)
 
     def test_best_comes_first_and_is_held_against_itself(self, judged):
         found = onefit.compare(judged)
         assert list(found.risk) == sorted(found.risk)
-        assert (found.difference[0], found.difference_error[0], found.p_better[0]) == (0.0, 0.0, 0.5)
+        assert (found.difference[0], found.difference_error[0]) == (0.0, 0.0)
+        assert np.isnan(found.p_worse[0])
+        assert "nan" not in str(found) + found._repr_html_()
+
+    def test_losses_that_are_all_equal_settle_nothing_and_all_higher_everything(self, judged):
+        weak = judged["weak"]
+        higher = replace(weak, losses=weak.losses + 1.0, value=weak.value + 1.0)
+        assert onefit.compare(one=weak, same=weak).p_worse[1] == 0.5
+        assert onefit.compare(one=weak, higher=higher).p_worse[1] == 1.0
 
     def test_weights_of_rows_weigh_the_differences(self, sample):
         X, y, weights = sample
@@ -81,7 +90,7 @@ class TestCompare:
         table = found.to_frame()
         assert list(table.index) == list(found.names)
         np.testing.assert_array_equal(table["difference"], found.difference)
-        np.testing.assert_array_equal(table["p_better"], found.p_better)
+        np.testing.assert_array_equal(table["p_worse"], found.p_worse)
 
     def test_is_shown_as_text_line_and_html(self, judged):
         found = onefit.compare({"<b>": judged["weak"], "strong": judged["strong"]})
@@ -98,6 +107,10 @@ class TestCompare:
             "were judged on other rows": {
                 "weak": weak,
                 "half": onefit.loo(Ridge().fit(X[:20], y[:20]), X[:20], y[:20]),
+            },
+            "judged by another y": {
+                "weak": weak,
+                "doubled": onefit.loo(Ridge().fit(X, 2 * y), X, 2 * y),
             },
             "models of one loss": {
                 "weak": weak,

@@ -12,7 +12,7 @@ from onefit.losses import Squared
 from onefit.metrics import SquaredError
 from onefit.penalties import L2
 from onefit.problem import Problem
-from onefit.tuning.judgement import Judgement
+from onefit.tuning.judgement import Judgement, ScoredLosses
 from onefit.tuning.looks import Looks
 from onefit.tuning.path import of_verdicts
 from onefit.tuning.race import _Entrant, _Race
@@ -111,14 +111,18 @@ def test_strengths_that_shift_alike_need_not_all_be_judged(monkeypatch, selectio
     assert running.result.best == exact.best
 
 
-def test_losses_in_a_fit_are_asked_for_once():
+def test_a_mean_in_a_fit_is_asked_for_once():
     """A score of users may take long, and every look at a strength asks again."""
     asked = []
 
-    def score(rows, eta):
+    def mean(rows, eta):
         asked.append(len(rows))
-        return (np.sqrt(LOSSES)[rows] - eta) ** 2
+        return float(np.mean((np.sqrt(LOSSES)[rows] - eta) ** 2))
 
+    def losses(_rows, _eta):
+        raise AssertionError("the losses of rows take many scores, their mean one")
+
+    score = ScoredLosses(losses, mean)
     shifts, fit = Shifts(Judgement(SquaredError(), np.sqrt(LOSSES), np.ones(N), score=score)), _fit()
     shifts.add(5, fit, _verdict(0.4), _verdict(0.9))
     for _ in range(3):

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from onefit import LogisticLOO
 from onefit.metrics import LogLoss, SquaredError
 from onefit.tuning.contest import contest
-from onefit.tuning.judgement import Judgement
+from onefit.tuning.judgement import Judgement, ScoredLosses
 from onefit.tuning.path import of_verdicts
 from onefit.tuning.sample import Verdict
 from onefit.tuning.selection import smallest
@@ -44,7 +44,8 @@ def test_other_classes_are_equally_likely():
 def test_what_is_no_label_adds_nothing():
     losses = np.random.default_rng(0).uniform(size=(20, 3))
     assert not judgement(SquaredError(), np.zeros(20)).unseen(losses).any()
-    scored = judgement(LogLoss(np.arange(2)), np.zeros(20), score=lambda _rows, eta: eta)
+    score = ScoredLosses(lambda _rows, eta: eta, lambda _rows, eta: float(eta.mean()))
+    scored = judgement(LogLoss(np.arange(2)), np.zeros(20), score=score)
     assert not scored.unseen(losses).any()
 
 

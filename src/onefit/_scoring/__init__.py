@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.stats import rankdata
+from sklearn import config_context
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import get_scorer
 from sklearn.metrics import get_scorer_names as scorer_names
@@ -34,6 +35,7 @@ __all__ = [
     "check_scoring",
     "decided",
     "is_of_means",
+    "mean_loss",
     "risk_name",
     "row_losses",
     "score",
@@ -137,10 +139,14 @@ def score(scoring: Scoring, pooled: Pooled) -> float:
     pooled : Pooled
     """
     check_scoring(scoring)
-    sign, name = _scorer(scoring)
+    return -_scorer(scoring)[0] * mean_loss(scoring, pooled)
+
+
+def mean_loss(scoring: Scoring, pooled: Pooled) -> float:
+    """Mean of ``row_losses``, for what one score takes."""
+    name = _scorer(scoring)[1]
     formula = _formula(name, pooled)
-    found = _by_scorer(name, pooled) if formula is None else -float(pooled.shares @ formula(pooled))
-    return sign * found
+    return -_by_scorer(name, pooled) if formula is None else float(pooled.shares @ formula(pooled))
 
 
 def score_or_none(scoring: Scoring, pooled: Pooled) -> float:
@@ -209,7 +215,10 @@ def _formula(name: Scoring, pooled: Pooled) -> Callable[[Pooled], Array] | None:
 
 
 def _by_blocks(scoring: Scoring, pooled: Pooled, units: Any | None) -> Array:
-    """Minus the score, and what leaving out each block of units does to it, on the scale of single ones."""
+    """Minus the score, and what leaving out each block of units does to it, on the scale of single ones.
+
+    What the score of all rows has checked is not checked again for each block.
+    """
     whole, n = _by_scorer(scoring, pooled), len(pooled.predictions)
     own = np.arange(n) if units is None else np.unique(units, return_inverse=True)[1]
     number = pooled.number if pooled.classes is not None else np.zeros(n)
@@ -221,9 +230,10 @@ def _by_blocks(scoring: Scoring, pooled: Pooled, units: Any | None) -> Array:
         return np.full(n, -whole)
     block[order] = np.arange(n_units) % count  # as many of each class in every block
     of_entry = block[own]
-    without = np.array(
-        [_by_scorer(scoring, pooled.some(np.flatnonzero(of_entry != g))) for g in range(count)]
-    )
+    with config_context(assume_finite=True, skip_parameter_validation=True):
+        without = np.array(
+            [_by_scorer(scoring, pooled.some(np.flatnonzero(of_entry != g))) for g in range(count)]
+        )
     totals = np.bincount(own, np.ones(n) if pooled.weights is None else pooled.weights).astype(np.float64)
     return np.asarray(-whole + _spread_over_units(without, block, totals)[own])
 

@@ -29,7 +29,7 @@ def cvxpy_module() -> Any:
     try:
         import cvxpy
     except ImportError as error:
-        raise ImportError("onefit.from_cvxpy needs cvxpy: pip install 'onefit[cvxpy]'") from error
+        raise ImportError("onefit.from_cvxpy needs cvxpy: pip install cvxpy clarabel") from error
     return cvxpy
 
 

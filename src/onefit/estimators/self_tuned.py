@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from onefit import _linalg
-from onefit._scoring import Pooled, check_scoring, row_losses
+from onefit._scoring import Pooled, check_scoring, mean_loss, row_losses
 from onefit._typing import Array, Index
 from onefit.blocks import ArrayRows, Rows, RowSums
 from onefit.blocks.rows import SAMPLE, is_large, rows_of_sample
@@ -35,7 +35,7 @@ from onefit.risk.readout import Readout
 from onefit.sources import as_source
 from onefit.tuning.contest import Contests
 from onefit.tuning.grid import warn_if_short
-from onefit.tuning.judgement import Judgement
+from onefit.tuning.judgement import Judgement, ScoredLosses
 from onefit.tuning.path import JudgedPath
 from onefit.tuning.ridge import search_ridge_each
 from onefit.tuning.selection import SELECTIONS, Selection
@@ -100,14 +100,21 @@ class SelfTuned(Penalized):
 
     def _judgement(self, sample: Sample) -> Judgement:
         metric: LinearMetric = self._metric()
-        score = None if self.scoring is None else partial(self._scored, sample, metric)
+        score = None if self.scoring is None else self._by_score(sample, metric)
         own = metric if sample.offset is None else WithOffset(metric)
         return Judgement(own, sample.response, sample.weights, sample.sets, sample.clusters, score)
 
-    def _scored(self, sample: Sample, metric: LinearMetric, rows: Index, eta: Array) -> Array:
+    def _by_score(self, sample: Sample, metric: LinearMetric) -> ScoredLosses:
         """Losses by ``scoring`` from left-out linear predictors."""
+        pooled = partial(self._pooled, sample, metric)
+        return ScoredLosses(
+            lambda rows, eta: row_losses(self.scoring, pooled(rows, eta)),
+            lambda rows, eta: mean_loss(self.scoring, pooled(rows, eta)),
+        )
+
+    def _pooled(self, sample: Sample, metric: LinearMetric, rows: Index, eta: Array) -> Pooled:
         eta = eta if sample.offset is None else eta + sample.offset[rows]
-        pooled = Pooled(
+        return Pooled(
             np.asarray(sample.y)[rows],
             metric.predictions(eta),
             metric.decision(eta),
@@ -115,7 +122,6 @@ class SelfTuned(Penalized):
             getattr(self, "classes_", None),
             sample.weights[rows] if sample.weighted else None,
         )
-        return row_losses(self.scoring, pooled)
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, offset: Any = None

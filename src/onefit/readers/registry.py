@@ -47,10 +47,11 @@ def as_fit(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
             f"{type(model).__name__} chose among models: pass its best_estimator_, whose risk leaves out "
             "that it was chosen"
         )
-    names = sorted({cls.__name__ for cls in as_fit.registry if cls is not object and cls not in REFUSED})
+    read = [cls for cls in as_fit.registry if cls is not object and cls not in REFUSED]
+    names = sorted({cls.__name__ for cls in read if cls.__module__.partition(".")[0] != "onefit"})
     raise UnsupportedModelError(
-        f"no leave-one-out formula for {type(model).__name__}; supported are {', '.join(names)}, and "
-        "pipelines that end in one of them"
+        f"no leave-one-out formula for {type(model).__name__}; supported are {', '.join(names)}, the "
+        "estimators of onefit, and pipelines that end in one of them"
     )
 
 

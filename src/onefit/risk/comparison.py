@@ -18,7 +18,7 @@ from onefit.risk.means import mean_and_error
 from onefit.risk.presentation import effective_rows, frame, to_the_error
 
 TOLD = 10  # rows that tell how losses of two models move together
-HEAD = ("risk", "std_error", "difference", "difference_error", "p_better")
+HEAD = ("risk", "std_error", "difference", "difference_error", "p_worse")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +33,9 @@ class Comparison:
         To the best, and the standard error of that difference.  Losses of a row under two models move
         together, so it is known better than either risk.  Rows of a group count as one, and so do those of a
         row that several splits leave out.  Of a risk that is "sampled" the error of its sample is in it.
-    p_better : (m,) array
-        How sure the rows make it that the best is better than this model: Student's t of the difference, one
-        side.  The best was chosen for its rank, so near one half this says little.
+    p_worse : (m,) array
+        How sure the rows make it that this model is worse than the best: Student's t of the difference, one
+        side; NaN for the best.  The best was chosen for its rank, so near one half this says little.
     loss_name : str
 
     Examples
@@ -56,7 +56,7 @@ class Comparison:
     std_error: Array
     difference: Array
     difference_error: Array
-    p_better: Array
+    p_worse: Array
     loss_name: str
 
     def to_frame(self) -> Any:
@@ -65,14 +65,14 @@ class Comparison:
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [
-            (name, *_cells(risk, error), *_cells(rise, paired), f"{sure:.1%}")
+            (name, *_cells(risk, error), *_cells(rise, paired), "" if np.isnan(sure) else f"{sure:.1%}")
             for name, risk, error, rise, paired, sure in zip(
                 self.names,
                 self.risk,
                 self.std_error,
                 self.difference,
                 self.difference_error,
-                self.p_better,
+                self.p_worse,
                 strict=True,
             )
         ]
@@ -81,7 +81,7 @@ class Comparison:
         lines = [("", *HEAD), *self._rows()]
         widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
         shown = ["  ".join(f"{text:>{w}}" for text, w in zip(line, widths, strict=True)) for line in lines]
-        return "\n".join([f"left-out {self.loss_name}", *shown])
+        return "\n".join([f"left-out {self.loss_name}", *(line.rstrip() for line in shown)])
 
     def __repr__(self) -> str:
         return f"<Comparison of {len(self.names)} models by {self.loss_name}: {self.names[0]} is best>"
@@ -139,16 +139,24 @@ def compare(*models: Any, names: Sequence[str] | None = None, **named: Any) -> C
     rise = np.array([estimates[name].value - best.value for name in order])
     errors, counts = zip(*(_paired(estimates[name], best) for name in order), strict=True)
     error = np.array(errors)
-    ratio = np.divide(rise, error, out=np.zeros(len(order)), where=error > 0)
     return Comparison(
         tuple(order),
         np.array([estimates[name].value for name in order]),
         np.array([estimates[name].std_error for name in order]),
         rise,
         error,
-        np.asarray(student.cdf(ratio, np.maximum(np.array(counts) - 1, 1))),
+        _chance_worse(rise, error, np.array(counts)),
         best.loss_name,
     )
+
+
+def _chance_worse(rise: Array, error: Array, counts: Array) -> Array:
+    """Student's t of each difference to the first, one side; one half of rows whose losses are equal."""
+    equal = error <= 0
+    ratio = np.divide(rise, error, out=np.where(rise > 0, np.inf, 0.0), where=~equal)
+    worse = np.asarray(student.cdf(ratio, np.maximum(counts - 1, 1)), dtype=np.float64)
+    worse[0] = np.nan
+    return worse
 
 
 def _paired(one: RiskEstimate, best: RiskEstimate) -> tuple[float, int]:
@@ -219,9 +227,13 @@ def _check_same_rows(estimates: dict[str, RiskEstimate]) -> None:
                 f"{first} is judged by {one.loss_name} and {name} by {other.loss_name}: compare models of "
                 "one loss"
             )
-        same = np.array_equal(one.rows, other.rows) and np.array_equal(np.asarray(one.y), np.asarray(other.y))
-        if not same:
-            raise ValueError(f"{first} and {name} were judged on other rows: leave the same rows out of each")
+        if not np.array_equal(one.rows, other.rows):
+            raise ValueError(f"{first} and {name} were judged on other rows: leave the same ones out of each")
+        if not np.array_equal(np.asarray(one.y), np.asarray(other.y)):
+            raise ValueError(
+                f"{first} was judged by another y than {name}, or by its rows in another order: give both the "
+                "same y"
+            )
         own, theirs = (np.ones(1) if e.sample_weight is None else e.sample_weight for e in (one, other))
         if not np.array_equal(own, theirs):
             raise ValueError(f"{first} and {name} have other weights of the rows: pass the same ones to each")

@@ -14,6 +14,7 @@ import numpy as np
 
 from onefit._typing import Index, Mask
 from onefit.leave_out.sets import Folds
+from onefit.validation import is_count
 
 Seed: TypeAlias = int | np.random.Generator | None
 
@@ -155,7 +156,8 @@ def by_split(splits: Iterable[tuple[Any, Any]], n: int) -> Folds:
 def _pairs(splits: Any) -> list[Any]:
     wanted = "expected groups, a splitter with .split, or pairs (train, test) of row numbers"
     if isinstance(splits, str) or not isinstance(splits, Iterable):
-        raise TypeError(f"{wanted}, got {splits!r}")
+        hint = f": for {splits} folds KFold({splits}, shuffle=True)" if is_count(splits) else ""
+        raise TypeError(f"{wanted}, got {splits!r}{hint}")
     pairs = list(splits)
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:

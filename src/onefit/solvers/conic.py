@@ -79,7 +79,7 @@ def _clarabel(problem: Problem) -> Any:
     except ImportError as error:
         raise ImportError(
             f"{type(problem.loss).__name__} with {type(problem.penalty.without_ridge()).__name__} is a conic "
-            "program and needs Clarabel: pip install 'onefit[conic]'"
+            "program and needs Clarabel: pip install clarabel"
         ) from error
     return clarabel
 

@@ -1,4 +1,4 @@
-"""PyTorch (pip install 'onefit[torch]'): any loss and penalty, learned features, bilevel search.
+"""PyTorch (pip install torch): any loss and penalty, learned features, bilevel search.
 
 ``FunctionalProblem`` fits, leaves out and tunes any loss and penalties given as functions (2017), ``loo`` is
 leave-one-out of a trained module.  ``ConvexHead`` is a layer that solves a regression exactly,
@@ -15,7 +15,7 @@ ImportError
 try:
     import torch as _torch  # noqa: F401
 except ImportError as error:
-    raise ImportError("onefit.torch needs PyTorch: pip install 'onefit[torch]'") from error
+    raise ImportError("onefit.torch needs PyTorch: pip install torch") from error
 
 from onefit.torch.features.embedding import embedded_rows
 from onefit.torch.features.head import ConvexHead

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,21 @@ from onefit.solvers.newton import Solution
 from onefit.tuning.sample import Verdict
 
 LEAST_TOLD = 1e-3  # share of what a row has on average in a mean loss, below which its own is not told
-Score: TypeAlias = Callable[[Index, Array], Array]  # of judged rows and their linear predictors: losses
+
+
+class ScoredLosses(NamedTuple):
+    """Losses by a score, from judged rows and their linear predictors.
+
+    Attributes
+    ----------
+    losses : callable
+        Of each row: (t,).
+    mean : callable
+        Their mean, for what one score takes, where losses of rows may take many.
+    """
+
+    losses: Callable[[Index, Array], Array]
+    mean: Callable[[Index, Array], float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +57,8 @@ class Judgement:
         Rows that leave together; None where every row leaves alone.
     clusters : (n,) int array or None
         Rows that count as one, as those of a group do; by default every row counts.
-    score : callable or None
-        Losses of rows from their left-out linear predictors, in place of those of ``metric``.
+    score : ScoredLosses or None
+        What rows lose by their left-out linear predictors, in place of the losses of ``metric``.
     """
 
     metric: LinearMetric
@@ -52,7 +66,7 @@ class Judgement:
     weights: Array
     sets: Folds | None = None
     clusters: Index | None = None
-    score: Score | None = None
+    score: ScoredLosses | None = None
 
     @cached_property
     def yardstick(self) -> Yardstick:
@@ -96,9 +110,18 @@ class Judgement:
         """The same in a fit with all rows: (u,)."""
         return self.losses_of(self._rows, fit.eta[self._rows])
 
+    def mean_in(self, fit: Fit) -> float:
+        """Their mean."""
+        if self.score is not None:
+            return self.score.mean(self._rows, fit.eta[self._rows])
+        return float(means(self.losses_in(fit), self.unit_weights))
+
     def losses_of(self, rows: Index, eta: Array) -> Array:
         """The same, from the left-out predictors of all judged rows."""
-        own = self.metric.losses(self.target[rows], eta) if self.score is None else self.score(rows, eta)
+        if self.score is None:
+            own = self.metric.losses(self.target[rows], eta)
+        else:
+            own = self.score.losses(rows, eta)
         if self.sets is None and self.clusters is None:
             return own
         return clustered(own, self.weights[rows], self._units)[0]
@@ -146,9 +169,10 @@ class Judgement:
             begun=begun,
         )
 
-    def verdict(self, left_out: LeftOut, count: int = 0) -> Verdict:
-        """What left-out predictors of all rows say, and how far that may be off."""
-        losses, off = self.losses(left_out), self.spread(left_out.rows, left_out.eta, left_out.bounds)
+    def verdict(self, left_out: LeftOut, count: int = 0, losses: Array | None = None) -> Verdict:
+        """What left-out predictors of all rows, and their ``losses``, say, and how far that may be off."""
+        losses = self.losses(left_out) if losses is None else losses
+        off = self.spread(left_out.rows, left_out.eta, left_out.bounds)
         if left_out.correction is not None and self.score is None:
             losses, off = losses + left_out.correction.difference, left_out.correction.error
         off = off if np.isfinite(off) else np.inf

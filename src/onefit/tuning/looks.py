@@ -151,7 +151,7 @@ class Looks:
                 count = self.n
             verdict = self.sample(solution, count, stepped=begun)
         else:
-            verdict = self.judgement.verdict(begun.state.found)._replace(begun=begun)
+            verdict = self.judgement.verdict(begun.state.found, losses=begun.losses)._replace(begun=begun)
         return verdict._replace(leads=Leads.of(begun.state.found, leads))
 
     def _begins_by_steps(self, solution: Solution) -> bool:

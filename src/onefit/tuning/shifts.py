@@ -89,7 +89,7 @@ class Shifts:
         """Mean loss in a fit, which every look at the others asks for: a score may take long."""
         known = self.in_fits.get(id(fit))
         if known is None or known[0]() is not fit:
-            known = self.in_fits[id(fit)] = ref(fit), self._mean(self.judgement.losses_in(fit))
+            known = self.in_fits[id(fit)] = ref(fit), self.judgement.mean_in(fit)
         return known[1]
 
     def _mean(self, losses: Array) -> float:

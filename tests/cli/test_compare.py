@@ -90,6 +90,9 @@ def test_classes_whose_names_mean_missing_elsewhere(tmp_path, capsys, label):
 def test_a_copy_is_a_tie(done, tmp_path, capsys):
     for name in ("summary.json", "predictions.csv"):
         (tmp_path / name).write_bytes((done / "full" / name).read_bytes())
+    assert run(["compare", str(done / "full"), str(tmp_path)]) == 0
+    told = capsys.readouterr().out.splitlines()[-1]
+    assert told == f"{done / 'full'} and {tmp_path} have the same loss in every row."
     assert run(["compare", str(done / "full"), str(tmp_path), str(done / "poor")]) == 0
     told = capsys.readouterr().out.splitlines()[-1]
     assert told == (

@@ -64,8 +64,14 @@ def test_other_signs_than_those_of_the_model_are_told(tmp_path, capsys, kind):
     err = capsys.readouterr().err
     assert "share with no sign here, and with % where the model was fitted: the numbers were taken" in err
     assert "price with no sign here, and with $ where the model was fitted" in err
+    frame.to_csv(new, index=False) if kind == "csv" else frame.to_parquet(new)
+    assert run(["loo", model, str(new), "--target", "y"]) == 0
+    assert "share with no sign here, and with % where the model was fitted" in capsys.readouterr().out
     assert run(["predict", model, str(tmp_path / "t.csv")]) == 0
-    assert "where the model was fitted" not in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "where the model was fitted" not in err
+    assert "onefit: note: currency and percent signs were taken off share, price" in err
+    assert "warning" not in err
 
 
 def test_a_model_that_knows_of_no_signs_still_predicts(tmp_path, capsys):

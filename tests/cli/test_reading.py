@@ -80,6 +80,14 @@ class TestNumbers:
         assert read("size;price\n3,123;6,250\n2,500;5,125\n").frame["size"].tolist() == [3.123, 2.5]
         assert read("size\tprice\n3,123\t6,250\n2,500\t5,125\n").frame["size"].tolist() == [3123.0, 2500.0]
 
+    def test_points_are_read_as_such_where_commas_are_asked_for_and_told(self, read):
+        source = read("size;width;rest;whole\n3,5;1.25;$2.5;1\n2,5;2.5;$1.25;2\n", decimal=",")
+        assert source.frame["width"].tolist() == [1.25, 2.5]
+        said = "decimal '.' in {}, where ',' was to be expected: read as points"
+        assert said.format("width, rest") in source.notes
+        assert said.format("width") in read("size;width\n3,5;1.25\n2,5;2.5\n").notes
+        assert not any("expected" in note for note in read("size;width\n3,5;1\n2,5;2\n").notes)
+
     def test_a_few_words_among_numbers_are_pointed_out(self, read):
         years = [*map(str, range(1950, 1990)), "unknown", "1990", "unknown", "before 1900"]
         source = read("year;size;code\n" + "\n".join(f"{one};k.A.;{one[:2]}" for one in years))

@@ -171,11 +171,14 @@ class TestSplit:
             always="x",
             row=np.arange(n),
             customer_id=rng.permutation(n) + 1000,
+            invoice_nr=rng.permutation(n) + 2000,
             name=[f"person {i}" for i in range(n)],
             year=np.arange(n) + 1900,
         )
         table = split(frame, "price")
-        assert [name for name, _ in table.dropped] == ["nothing", "always", "row", "customer_id", "name"]
+        assert [name for name, _ in table.dropped] == [
+            *("nothing", "always", "row", "customer_id", "invoice_nr", "name")
+        ]
         assert list(table.features.columns) == ["age", "colour", "year"]
         kept = split(frame, "price", keep=["customer_id"], drop=["year"])
         assert list(kept.features.columns) == ["age", "colour", "customer_id"]
@@ -268,8 +271,15 @@ class TestSplit:
     def test_unknown_column(self, frame):
         with pytest.raises(TableError, match="did you mean 'price'"):
             split(frame, "Prise")
-        with pytest.raises(TableError, match="the columns are age, colour, price"):
+        with pytest.raises(TableError, match=r"the columns are age, colour, price$"):
             split(frame, "xyz")
+        with pytest.raises(TableError, match=r"the columns are age, 'eye colour', price$"):
+            split(frame.rename(columns={"colour": "eye colour"}), "xyz")
+
+    def test_a_first_line_that_is_a_row(self, tmp_path):
+        (tmp_path / "t.csv").write_text("5.1,3.5,1.4,setosa\n4.9,3.0,1.3,setosa\n6.2,3.4,5.4,virginica\n")
+        with pytest.raises(TableError, match=r"5.1, 3.5, 1.4, setosa. Are these a row\? The first line has"):
+            split(read_table(tmp_path / "t.csv"), "species")
 
     def test_target_in_another_part(self, frame):
         with pytest.raises(TableError, match="'price' is the target"):

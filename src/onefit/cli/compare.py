@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from onefit._typing import Array
-from onefit.cli.errors import RowError, TableError
+from onefit.cli.errors import RowError, TableError, cited
 from onefit.cli.printed import say
 from onefit.cli.words import aligned
 from onefit.risk.means import clustered, mean_and_error
@@ -67,7 +67,7 @@ def compare_folders(places: tuple[str, ...]) -> None:
     best = min(losses, key=lambda name: risk(losses[name])[0])
     above = {name: risk(other - losses[best]) for name, other in losses.items()}
     loss_name = found[0].about["loss"]
-    say(f"{found[0].about['target']}: left-out {loss_name} on {len(common)} common rows")
+    say(f"{cited(found[0].about['target'])}: left-out {loss_name} on {len(common)} common rows")
     lines = [
         [
             "*" if one.name == best and alike else "",
@@ -87,9 +87,19 @@ def compare_folders(places: tuple[str, ...]) -> None:
             "different questions. Tune all with the same --groups or --time."
         )
         return
+    say(_verdict(best, losses, above))
+
+
+def _verdict(best: str, losses: dict[str, Array], above: dict[str, tuple[float, float]]) -> str:
+    """Say whether one is better than all others by these rows."""
+    if all(np.array_equal(own, losses[best]) for own in losses.values()):
+        return f"{' and '.join(losses)} have the same loss in every row."
     tied = [name for name, (more, error) in above.items() if name != best and more <= 2.0 * error]
-    unsure = f"{best} has the smallest risk; {' and '.join(tied)} cannot be told apart from it by these rows."
-    say(unsure if tied else f"{best} is clearly better.")
+    if tied:
+        return (
+            f"{best} has the smallest risk; {' and '.join(tied)} cannot be told apart from it by these rows."
+        )
+    return f"{best} is clearly better."
 
 
 def read_result(place: str) -> Result:

@@ -15,7 +15,7 @@ from pandas.api.types import is_string_dtype
 
 from onefit.cli import marks
 from onefit.cli.encodings import UTF8, known_encoding
-from onefit.cli.errors import RowError, TableError, listed
+from onefit.cli.errors import RowError, TableError, columns_listed, listed
 from onefit.cli.meaning import Format
 from onefit.cli.numerals import PLAIN, Numerals, are_codes, read_numbers
 from onefit.cli.reading import (
@@ -286,8 +286,8 @@ def _about_folder(path: Path, dataset: ds.Dataset) -> Iterator[str]:
     schemas = [fragment.physical_schema for fragment in dataset.get_fragments()]
     more = [name for own in schemas for name in own.names if name not in {*known, *_unnamed(own)}]
     if more:
-        yield f"left out, as the first file has no such column: {listed(list(dict.fromkeys(more)), 6)}"
+        yield f"left out, as the first file has no such column: {columns_listed(list(dict.fromkeys(more)))}"
     folders = [part for file in _files(path) for part in file.relative_to(path).parts[:-1]]
     keys = [part.split("=")[0] for part in folders if "=" in part]
     if left := [key for key in dict.fromkeys(keys) if key not in known]:
-        yield f"left out, as names of folders are not read: {listed(left, 6)}"
+        yield f"left out, as names of folders are not read: {columns_listed(left)}"

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from onefit._typing import Array
-from onefit.cli.errors import RowError, listed
+from onefit.cli.errors import RowError, columns_listed
 from onefit.cli.numerals import MISSING_MARKS, distinct
 
 ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
@@ -131,7 +131,7 @@ def refusal(column: pd.Series, format_: str = ISO) -> RowError:
 def told(formats: dict[str, tuple[str, bool]]) -> Iterator[str]:
     """Say which columns of text were read as dates, and how they are written."""
     for found in dict.fromkeys(formats.values()):
-        which = listed([name for name, one in formats.items() if one == found], 6)
+        which = columns_listed([name for name, one in formats.items() if one == found])
         doubt = "; no day is above 12, so check whether day and month are the right way round (--day-first)"
         if found[0] != ISO:
             yield f"read as dates written {found[0]}: {which}{doubt if found[1] else ''}"

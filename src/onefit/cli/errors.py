@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 SEPARATORS = ",;\t|"  # of cells, that are looked for
+NUMBER = r"[+-]?\d*[.,]?\d+(?:[eE][+-]?\d+)?"
 
 
 class TableError(ValueError):
@@ -45,18 +47,36 @@ def listed(names: Any, most: int = 12) -> str:
     return shown + (f", … ({len(names)} in all)" if len(names) > most else "")
 
 
+def cited(name: Any) -> str:
+    """A column in a sentence: in quotes where it would not stand out as one word."""
+    return str(name) if re.fullmatch(r"[\w.%/+-]+", str(name)) else repr(str(name))
+
+
+def columns_listed(names: Any, most: int = 6) -> str:
+    """Columns in a sentence, the first few of many."""
+    return listed([cited(name) for name in names], most)
+
+
 def require_column(columns: Any, name: str) -> None:
     """Refuse a column that is not among these, and suggest names that are; no name is a target not named."""
+    there = f"; the columns are {columns_listed(columns, 12)}{_if_a_row(columns)}"
     if not name:
-        raise TableError(f"name the column to predict with --target; the columns are {listed(columns)}")
+        raise TableError(f"name the column to predict with --target{there}")
     if name not in columns:
         parts = [part.strip() for part in name.split(",")]
-        hint = suggest(name, list(columns)) or f"; the columns are {listed(columns)}"
+        hint = suggest(name, list(columns)) or there
         if len(parts) > 1 and all(part in columns for part in parts):
             hint = f": it is several, {listed([*map(repr, parts)])}; name each by an option of its own"
         if len(columns) == 1 and any(mark in str(columns[0]) for mark in SEPARATORS):
             hint = f"; the table has a single one, {str(columns[0])!r}: name what separates its cells, --sep"
         raise TableError(f"there is no column {name!r}{hint}")
+
+
+def _if_a_row(columns: Any) -> str:
+    """A question whether the first line has no names, where most of it are numbers."""
+    numbers = sum(bool(re.fullmatch(NUMBER, str(name).strip())) for name in columns)
+    are_rows = len(columns) > 0 and 2 * numbers > len(columns)
+    return ". Are these a row? The first line has to hold the names of the columns" if are_rows else ""
 
 
 class Interrupted(Exception):  # noqa: N818  (it is no error)

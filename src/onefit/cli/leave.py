@@ -10,7 +10,7 @@ from onefit.api import loo
 from onefit.cli import files, results, saved, trust
 from onefit.cli.errors import TableError, naming, require_column
 from onefit.cli.meaning import Format
-from onefit.cli.predict import features_of, read_like
+from onefit.cli.predict import features_of, other_units, read_like
 from onefit.cli.printed import say
 from onefit.cli.table import Roles, Table, split
 from onefit.cli.tuning import Told
@@ -37,7 +37,7 @@ def loo_file(
             frame = features_of(pipeline, table.features)
             groups = None if table.groups is None else table.groups.to_numpy()
             est = loo(pipeline, frame, table.y, table.weights, groups, exact=exact, audit=audit, rng=0)
-        for note in source.notes:
+        for note in (*source.notes, *other_units(source, saved.card_of(pipeline))):
             say(f"note: {note}")
         together = saved.card_of(pipeline).get("together")
         if together and table.groups is None:

@@ -11,7 +11,7 @@ import pandas as pd
 from pandas.api import types
 
 from onefit.cli import dates, numerals
-from onefit.cli.errors import listed
+from onefit.cli.errors import cited, columns_listed, listed
 from onefit.cli.target import is_whole
 
 
@@ -96,6 +96,7 @@ def interpreted(frame: pd.DataFrame, known: Format, notes: tuple[str, ...]) -> S
     said = (
         *notes,
         *numerals.told(notable),
+        *(_with_points(written) if known.decimal == "," else ()),
         *_told_units(signs),
         *dates.told(formats),
         *_as_text(slips),
@@ -131,14 +132,21 @@ def _date_formats(text: pd.DataFrame, known: Format) -> dict[str, tuple[str, boo
     return found
 
 
+def _with_points(written: dict[str, numerals.Numerals]) -> Iterator[str]:
+    """Say which numbers have decimal points where those of the table have commas."""
+    if pointed := [name for name, how in written.items() if how.decimal != ","]:
+        yield f"decimal '.' in {columns_listed(pointed)}, where ',' was to be expected: read as points"
+
+
 def _told_units(signs: dict[str, dict[str, int]]) -> Iterator[str]:
     """Say which columns had currencies or percent signs, and where cells differ in them."""
     if signs:
-        yield f"currency and percent signs were taken off {listed(signs, 6)}"
+        yield f"currency and percent signs were taken off {columns_listed(signs)}"
     for name, counts in signs.items():
         if len(counts) > 1:
             each = listed([f"{sign} in {count}" for sign, count in counts.items()], 6)
-            yield f"cells of {name} differ in their sign ({each}) and were read as they are: write all alike"
+            own = cited(name)
+            yield f"cells of {own} differ in their sign ({each}) and were read as they are: write all alike"
 
 
 def _as_text(slips: dict[str, tuple[str, list[str]]]) -> Iterator[str]:
@@ -147,8 +155,8 @@ def _as_text(slips: dict[str, tuple[str, list[str]]]) -> Iterator[str]:
         if strange:
             cells = listed([repr(cell) for cell in strange], 3)
             yield (
-                f"{name} holds {what} but for {cells}, and was read as text: correct such cells, or leave "
-                "them empty where they mean missing"
+                f"{cited(name)} holds {what} but for {cells}, and was read as text: correct such cells, "
+                "or leave them empty where they mean missing"
             )
 
 
@@ -164,6 +172,6 @@ def _as_codes(codes: list[str]) -> Iterator[str]:
     """Say which columns are codes."""
     if codes:
         yield (
-            f"{listed(codes, 6)} with leading zeros: read as codes, each a category of its own; write "
+            f"{columns_listed(codes)} with leading zeros: read as codes, each a category of its own; write "
             "the numbers without these zeros if they are quantities"
         )

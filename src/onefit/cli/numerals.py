@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from onefit.cli.errors import listed
+from onefit.cli.errors import columns_listed
 
 MISSING_MARKS = ("?", "-", "--", "—", "n.a.", "n. a.", "k.A.", "k. A.")  # beside those of pandas
 NEARLY = 0.9  # share of the rows or distinct cells that are numbers, from which on the others look like slips
@@ -183,4 +183,4 @@ def told(names: dict[str, Numerals]) -> Iterator[str]:
     for written in dict.fromkeys(names.values()):
         which = [name for name, one in names.items() if one == written]
         groups = f" and {written.thousands!r} between thousands" if written.thousands else ""
-        yield f"read as numbers with decimal {written.decimal!r}{groups}: {listed(which, 6)}"
+        yield f"read as numbers with decimal {written.decimal!r}{groups}: {columns_listed(which)}"

@@ -13,7 +13,7 @@ import pandas as pd
 
 from onefit._typing import Array
 from onefit.cli import dates, files, intervals, saved
-from onefit.cli.errors import RowError, TableError, listed, naming, suggest
+from onefit.cli.errors import RowError, TableError, cited, columns_listed, listed, naming, suggest
 from onefit.cli.meaning import Format, Source
 from onefit.cli.numerals import NO_SIGN
 from onefit.cli.preprocessing import MISSING_LEVEL, as_levels
@@ -38,7 +38,9 @@ def predict_file(
             frame = features_of(pipeline, source.frame)
             warnings.filterwarnings("ignore", message="Found unknown categories")  # they were counted by name
             table = _predictions(pipeline, card, frame, coverage)
-            for line in (*source.notes, *_made_up(pipeline, frame, card)):
+            for line in source.notes:
+                warn(line, "note")
+            for line in (*other_units(source, card), *_made_up(pipeline, frame, card)):
                 warn(line)
         content = csv_bytes(table)
         if path is None:
@@ -56,10 +58,10 @@ def read_like(file: str | Path, asked: Format, card: dict[str, Any], target: str
     silent = source.format.decimal is None and asked.decimal is None
     if silent and known.get("decimal") == ",":
         source = read_table(file, replace(asked, decimal=",", thousands=known.get("thousands")), target)
-    return source._replace(notes=(*source.notes, *_other_units(source, card)))
+    return source
 
 
-def _other_units(source: Source, card: dict[str, Any]) -> Iterator[str]:
+def other_units(source: Source, card: dict[str, Any]) -> Iterator[str]:
     """Say which numbers are written with other signs than where the model was fitted."""
     there, here = card.get("format", {}).get("units"), source.format.units
     if there is None:  # written by an earlier version
@@ -71,9 +73,10 @@ def _other_units(source: Source, card: dict[str, Any]) -> Iterator[str]:
         if kind_of(source.frame[name]) == "number" and source.frame[name].fillna(0).any()
     }
     for new, old in dict.fromkeys(pair for pair in pairs.values() if pair[0] != pair[1]):
+        names = columns_listed([name for name in pairs if pairs[name] == (new, old)])
         yield (
-            f"{listed([name for name in pairs if pairs[name] == (new, old)], 6)} with {new} here, and with "
-            f"{old} where the model was fitted: the numbers were taken as they stand; write both alike"
+            f"{names} with {new} here, and with {old} where the model was fitted: the numbers were taken as "
+            "they stand; write both alike"
         )
 
 
@@ -183,13 +186,14 @@ def _made_up(pipeline: Any, frame: pd.DataFrame, card: dict[str, Any]) -> Iterat
     gaps = {name: int(count) for name, count in counts.items() if count}
     if gaps:
         new = [name for name in gaps if trained and not trained.get(name)]
-        never = f"; never missing where the model was fitted: {listed(new, 8)}" if new else ""
-        named = listed([f"{name} ({count})" for name, count in gaps.items()], 8)
+        never = f"; never missing where the model was fitted: {columns_listed(new, 8)}" if new else ""
+        named = listed([f"{cited(name)} ({count})" for name, count in gaps.items()], 8)
         yield f"missing values were filled in {named}{never}"
     unseen = _unseen(pipeline, frame)
     if unseen:
         named = listed(
-            [f"{name} ({counted(count, 'row')}, such as {level!r})" for name, count, level in unseen], 8
+            [f"{cited(name)} ({counted(count, 'row')}, such as {level!r})" for name, count, level in unseen],
+            8,
         )
         yield f"levels that the model has never seen count as rare ones in {named}"
 

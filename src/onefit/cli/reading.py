@@ -20,7 +20,7 @@ from pyarrow.types import is_nested
 
 from onefit.cli import marks, numerals
 from onefit.cli.encodings import CHUNK, encoding_of, is_gzip, opened
-from onefit.cli.errors import SEPARATORS, TableError, listed, one_line, suggest
+from onefit.cli.errors import SEPARATORS, TableError, columns_listed, listed, one_line, suggest
 from onefit.cli.meaning import Format, Source, interpreted
 
 PARQUET = (".parquet", ".pq")
@@ -105,7 +105,7 @@ def _parquet(path: Path, asked: Format, target: str | None) -> Source:
     frame, notes = _with_index(pd.read_parquet(path, columns=others))
     frame.columns = [str(name).strip() for name in frame.columns]
     if nested:
-        notes += (f"{listed(nested, 6)}: lists or structures, which were left out",)
+        notes += (f"{columns_listed(nested)}: lists or structures, which were left out",)
     frame, copies = _without_copies(frame, path)
     return interpreted(frame, asked, (*notes, *copies))
 

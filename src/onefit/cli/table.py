@@ -13,7 +13,7 @@ from pandas.api import types
 
 from onefit._typing import Array, Index
 from onefit.cli.dates import ISO_DATE
-from onefit.cli.errors import RowError, TableError, listed, require_column
+from onefit.cli.errors import RowError, TableError, cited, columns_listed, listed, require_column
 from onefit.cli.numerals import read_numbers
 from onefit.cli.target import (
     are_counted,
@@ -29,7 +29,9 @@ from onefit.wording import counted
 MOST_LEVELS = 100  # of one column of text; the rarer ones are grouped
 OFTEN = 5  # times that a whole number occurs, on average, that may be a code
 FEW_ROWS = 10  # on fewer nothing is called clear
-IDENTIFIER = re.compile(r"(?:.*[_ .])?(?:id|index|row|row\.?names?)#?|unnamed: \d+|", re.IGNORECASE)
+IDENTIFIER = re.compile(
+    r"(?:.*[_ .])?(?:id|index|nr|no|number|nummer|row|row\.?names?)#?|unnamed: \d+|", re.IGNORECASE
+)
 COUNTS, BY_NAME = "counts the rows", "looks like an identifier, by its name and distinct whole numbers"
 # what columns of text look like that could have been read
 UNREAD = {
@@ -194,7 +196,7 @@ def split(frame: pd.DataFrame, roles: Roles, task: str = "auto") -> Table:
 
 def none_left(target: str, dropped: Sequence[tuple[str, str]]) -> TableError:
     """An error that says what became of every column."""
-    reasons = "; ".join(f"{name} ({why})" for name, why in dropped[:6])
+    reasons = "; ".join(f"{cited(name)} ({why})" for name, why in dropped[:6])
     return TableError(f"no column is left to predict {target!r} from: {reasons}".removesuffix(": "))
 
 
@@ -203,7 +205,7 @@ def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFra
         yield without_target(n_unknown, target)
     alike = _written_alike(held[target])
     if alike:
-        yield f"classes {listed(alike)} of {target} differ in blanks or capitals only: are they one?"
+        yield f"classes {listed(alike)} of {cited(target)} differ in blanks or capitals only: are they one?"
     repeated = _copies(held[[*features.columns, target]])
     if repeated:
         yield (
@@ -213,22 +215,22 @@ def _notes(n_unknown: int, target: str, held: pd.DataFrame, features: pd.DataFra
     gaps = features.isna().sum()
     gaps = gaps[gaps > 0].sort_values(ascending=False)
     if len(gaps):
-        named = listed([f"{name} ({count})" for name, count in gaps.items()], 6)
+        named = listed([f"{cited(name)} ({count})" for name, count in gaps.items()], 6)
         yield (
             f"missing values in {named}; numbers are filled with the median and marked by an extra 0/1 "
             "column, in text missing is a level of its own"
         )
     if counted := [name for name in features if _may_be_codes(features[name])]:
         yield (
-            f"{listed(counted, 6)}: whole numbers from 0 or 1 on, read as a quantity; --category COLUMN makes"
-            " each a level of its own"
+            f"{columns_listed(counted)}: whole numbers from 0 or 1 on, read as a quantity; --category COLUMN "
+            "makes each a level of its own"
         )
     text = [name for name in features if kind_of(features[name]) == "text"]
     many = [name for name in text if features[name].nunique() > MOST_LEVELS]
     if many:
         yield (
-            f"{listed(many)}: of the many levels only those that occur {rare_below(len(held))} times or more "
-            f"stand alone, {MOST_LEVELS} at most; the others are one"
+            f"{columns_listed(many, 12)}: of the many levels only those that occur "
+            f"{rare_below(len(held))} times or more stand alone, {MOST_LEVELS} at most; the others are one"
         )
 
 
@@ -339,7 +341,7 @@ def _seems_identifier(column: pd.Series) -> str:
 
 def kept_by(name: str, why: str) -> str:
     """Why a column looks like an identifier, and how it becomes a feature nevertheless."""
-    return f"{why}; --keep {name if name.isidentifier() else repr(name)} keeps it"
+    return f"{why}; --keep {cited(name)} keeps it"
 
 
 def _identifies(column: pd.Series) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 from pandas.api import types
 
 from onefit._typing import Array
-from onefit.cli.errors import RowError, TableError
+from onefit.cli.errors import RowError, TableError, cited
 from onefit.cli.numerals import are_codes
 from onefit.wording import counted
 
@@ -150,7 +150,7 @@ def single_row(target: Any, label: Any) -> TableError:
 
 def without_target(count: int, target: str) -> str:
     """Say how many rows left, as they have no target."""
-    return f"{counted(count, 'row')} without a target ({target}) left out"
+    return f"{counted(count, 'row')} without a target ({cited(target)}) left out"
 
 
 def numbers_as_labels(column: pd.Series) -> Array:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from onefit.cli.comparison import Ranking, Suspicion, TunedModel
+from onefit.cli.errors import cited, columns_listed
 from onefit.cli.words import constant_name, new_rows, scored
 from onefit.displays.strengths import strengths_of
 from onefit.numerics import EXACT
@@ -85,10 +86,10 @@ def doubts(comparison: Ranking) -> Iterator[str]:
 def suspected(comparison: Ranking, one: Suspicion) -> str:
     """Say what happens if the rows of a column belong together: both numbers side by side."""
     main, mine = one.scores[0], comparison.scores[0]
-    column = one.cuts.column if one.cuts.column.isidentifier() else f"'{one.cuts.column}'"
+    column = cited(one.cuts.column)
     kind = "rows of the same value may belong together" if one.cuts.kind == "groups" else "rows have an order"
     return (
-        f"{one.cuts.column} looks like {'groups' if one.cuts.kind == 'groups' else 'time'} ({kind}): "
+        f"{column} looks like {'groups' if one.cuts.kind == 'groups' else 'time'} ({kind}): "
         f"{mine.name} is {scored(mine)} with rows left out one by one, {scored(main)} for {new_rows(one)}; "
         f"if new rows are such, tune with --{one.cuts.kind} {column}."
     )
@@ -123,12 +124,13 @@ def about_audit(comparison: Ranking) -> Iterator[str]:
         new = "" if cuts is None else f" for {cuts.words}"
         before = "the approximation" if cuts is None else "tuning"
         failed = f", {len(audit.failed)} of which failed" if audit.failed.size else ""
-        sure = " at 95 %" if audit.interval[0] < audit.interval[1] else ""
+        is_sample = audit.interval[0] < audit.interval[1]
+        sure, whose = " at 95 %" if is_sample else "", "how far new data may be from that"
+        ends = f"The interval is for refits without every row in turn; {whose}" if is_sample else whose
         yield (
             f"Audit of {best.name}: left-out {comparison.audited_loss[0]} {interval(audit)}{sure}{new} by "
             f"{counted(audit.m, 'refit')} of the model with its preprocessing{failed}; {before} gave "
-            f"{to_digits(audit.approximate, 4)}. The interval is for refits without every row in turn; how "
-            "far new data may be from that is the ± of the table."
+            f"{to_digits(audit.approximate, 4)}. {ends[:1].upper()}{ends[1:]} is the ± of the table."
         )
 
 
@@ -205,9 +207,9 @@ def _about_too_good(comparison: Ranking) -> str:
     telling = np.abs(kept["effect"]) >= TELLING * np.abs(kept["effect"]).max()
     columns = [_column_of(str(name), comparison.table.features.columns) for name in kept["feature"][telling]]
     names = list(dict.fromkeys(columns))[:3]
-    which = f"coefficient is that of {names[0]}"
+    which = f"coefficient is that of {cited(names[0])}"
     if len(names) > 1:
-        which = f"coefficients are those of {', '.join(names)}"
+        which = f"coefficients are those of {columns_listed(names)}"
     left = 100.0 * best.risk[0] / comparison.constant_risk[0]
     return (
         f"The {loss_name} is {left:.2g} % of that of {constant_name(comparison)}: too good for most data. "

@@ -65,9 +65,9 @@ class Told:
             self.texts.add(text)
 
 
-def warn(message: str) -> None:
-    """One line on standard error."""
-    say(f"onefit: warning: {' '.join(message.split())}", err=True)
+def warn(message: str, kind: str = "warning") -> None:
+    """One line on standard error: a warning, or a note."""
+    say(f"onefit: {kind}: {' '.join(message.split())}", err=True)
 
 
 @dataclass(frozen=True, eq=False)

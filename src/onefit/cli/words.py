@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from onefit.cli.comparison import PRECISION, Ranking, Score, Suspicion, TunedModel
+from onefit.cli.errors import cited
 from onefit.cli.table import FEW_ROWS
 from onefit.risk.presentation import with_error
 from onefit.wording import counted, to_digits
@@ -96,7 +97,7 @@ def describe(comparison: Ranking) -> str:
     models = f"{', '.join(names[:-1])} and {names[-1]}, each" if len(names) > 1 else names[0]
     how = "leave-one-out" if comparison.cuts is None else WAYS[comparison.cuts.kind]
     return (
-        f"{table.target} of {comparison.source}: {table.task} ({table.reason}), {len(table.y)} rows, "
+        f"{cited(table.target)} of {comparison.source}: {table.task} ({table.reason}), {len(table.y)} rows, "
         f"{counted(table.features.shape[1], 'column')} turned into "
         f"{counted(len(comparison.feature_names), 'feature')}; "
         f"{models} tuned by {how}."
@@ -149,7 +150,7 @@ def in_units(comparison: Ranking) -> str:
 
 def new_rows(one: Suspicion) -> str:
     """Rows that belong together, or come later, as a user would call them."""
-    return f"new {one.cuts.column}" if one.cuts.kind == "groups" else f"later {one.cuts.column}"
+    return f"{'new' if one.cuts.kind == 'groups' else 'later'} {cited(one.cuts.column)}"
 
 
 def alone(comparison: Ranking) -> str:

@@ -231,8 +231,8 @@ def _check_same_rows(estimates: dict[str, RiskEstimate]) -> None:
             raise ValueError(f"{first} and {name} were judged on other rows: leave the same ones out of each")
         if not np.array_equal(np.asarray(one.y), np.asarray(other.y)):
             raise ValueError(
-                f"{first} was judged by another y than {name}, or by its rows in another order: give both the "
-                "same y"
+                f"{first} was judged by another y than {name}, or by its rows in another order: give both "
+                "the same y"
             )
         own, theirs = (np.ones(1) if e.sample_weight is None else e.sample_weight for e in (one, other))
         if not np.array_equal(own, theirs):

@@ -26,7 +26,7 @@ PAGES = [
 ]
 
 DATA = Path(os.environ.get("ONEFIT_DATA", Path(__file__).parents[2] / "shared" / "data"))
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no real data in {DATA}: examples on them are not run")
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no real data in {DATA}: examples are not run")
 pytestmark = pytest.mark.skipif(not SITE.is_dir(), reason="no site: run `make docs` first")
 
 

@@ -24,15 +24,17 @@ def pytest_collection_modifyitems(items):
     """Of a product of three parameters or more, run cases in which every pair of values occurs.
 
     The others are slow.  Nearly every fault that depends on parameters depends on one or two of them (Kuhn,
-    Wallace and Gallo 2004, "Software fault interactions and implications for software testing").
+    Wallace and Gallo 2004, "Software fault interactions and implications for software testing").  Of a costly
+    test, cases in which every value occurs.
     """
     cases = defaultdict(list)
     for item in items:
         if hasattr(item, "callspec"):
             cases[item.nodeid.split("[")[0]].append(item)
     for own in cases.values():
-        if len(own) > FEW and len(own[0].callspec.params) > 2:
-            kept = _every_pair([_values(item) for item in own])
+        is_costly = own[0].get_closest_marker("costly") is not None
+        if is_costly or (len(own) > FEW and len(own[0].callspec.params) > 2):
+            kept = _covering([_values(item) for item in own], 1 if is_costly else 2)
             for number, item in enumerate(own):
                 if number not in kept:
                     item.add_marker(pytest.mark.slow)
@@ -53,13 +55,13 @@ def _values(item) -> set[tuple[str, Any]]:
     }
 
 
-def _every_pair(cases: list[set[tuple[str, Any]]]) -> set[int]:
-    """Cases in which every pair of values occurs, each the one that has most new pairs."""
-    pairs = [{frozenset(pair) for pair in combinations(case, 2)} for case in cases]
-    missing, kept = set().union(*pairs), set()
+def _covering(cases: list[set[tuple[str, Any]]], size: int) -> set[int]:
+    """Cases in which every combination of so many values occurs, each the one that has most new ones."""
+    parts = [{frozenset(part) for part in combinations(case, size)} for case in cases]
+    missing, kept = set().union(*parts), set()
     while missing:
-        best = max(range(len(pairs)), key=lambda number: len(pairs[number] & missing))
-        missing -= pairs[best]
+        best = max(range(len(parts)), key=lambda number: len(parts[number] & missing))
+        missing -= parts[best]
         kept.add(best)
     return kept
 

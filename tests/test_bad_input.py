@@ -111,6 +111,7 @@ def test_columns_that_are_all_constant(data, model, value, store):
     np.testing.assert_allclose(model.loo_.predictions, others, rtol=1e-6)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("value", [1.0, 0.1])
 @pytest.mark.parametrize("penalty", ["l1", "elasticnet"])

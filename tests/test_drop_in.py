@@ -108,6 +108,7 @@ def _case(name, given, variant):
     return clone(model).set_params(**given, **variant), y, in_fit, store, weights
 
 
+@pytest.mark.costly
 @pytest.mark.filterwarnings("ignore::onefit.UnreliableWarning")
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(("name", "given"), CASES)
@@ -266,6 +267,7 @@ def test_risks_are_minus_the_scores_of_left_out_predictions(scoring, weighted):
     assert set(tuned.guarantee_path_) == {"exact"}
 
 
+@pytest.mark.costly
 @pytest.mark.filterwarnings("ignore::onefit.ShortPathWarning")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("scoring", ["accuracy", "roc_auc", "neg_log_loss", "neg_brier_score", "f1_macro"])
@@ -293,6 +295,7 @@ def test_the_error_of_an_area_is_that_of_delong():
     assert np.mean(errors) == pytest.approx(np.std(areas), rel=0.12)
 
 
+@pytest.mark.slow
 def test_a_jackknife_over_blocks_knows_the_error_of_any_score():
     rng = np.random.default_rng(2)
     found, errors = [], []
@@ -432,6 +435,7 @@ def _in_any_order(rows, kind, *, write):
     return kind(tuple(parts), shape=rows.shape)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("write", [True, False], ids=["writable", "read-only"])
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.csr_matrix])
 @pytest.mark.parametrize("name", MODELS)

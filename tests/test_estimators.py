@@ -107,6 +107,7 @@ def _log_loss(model, row, value):
     return float(-np.log(model.predict_proba(row)[0, list(model.classes_).index(value)]))
 
 
+@pytest.mark.costly
 @pytest.mark.filterwarnings("ignore::onefit.exceptions.ShortPathWarning")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -222,6 +223,7 @@ def test_several_l1_ratios_keep_the_best(diabetes):
     assert both.risk_path_.min() == pytest.approx(min(risks.values()))
 
 
+@pytest.mark.costly
 @pytest.mark.filterwarnings("ignore::onefit.exceptions.ShortPathWarning")
 @pytest.mark.parametrize("l1_ratio", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("weighted", [False, True])
@@ -357,6 +359,7 @@ def test_paired_error_is_that_of_two_models(diabetes, weighted):
         assert tuned.paired_error_path_[j] == pytest.approx(error, rel=1e-8, abs=1e-12)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("selection", ["min", "1se"])
 @pytest.mark.parametrize("model", SEVERAL, ids=lambda model: type(model).__name__)
 def test_what_the_choice_is_worth(model, selection):
@@ -402,6 +405,7 @@ def test_rows_without_weight_do_not_count(diabetes):
 GROUPS = [[0, 1], [2, 3, 4], [5]]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "model",
     [
@@ -562,6 +566,7 @@ def _copied_table(store):
     return store(X), store(copied), y
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("classes", [None, 2, 3])
 @pytest.mark.parametrize("weighted", [False, True])

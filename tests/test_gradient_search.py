@@ -199,6 +199,7 @@ CORNERS = {
 # --- gradients -------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("how", RISKS)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_gradients_are_those_of_the_risk(name, how):
@@ -214,6 +215,7 @@ def test_gradients_are_those_of_the_risk(name, how):
     assert all(objective.exact.values()) or (name, how) in unknown
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("how", "weighted"),
     [("loo", True), ("k-fold", False), ("Monte-Carlo", True), ("held-out", False), ("permuted", True)],
@@ -261,6 +263,7 @@ MACHINES = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("how", ["loo", "k-fold"])
 @pytest.mark.parametrize("name", MACHINES)
 def test_where_no_row_holds_the_intercept_it_stays_in_the_middle(name, how):
@@ -382,6 +385,7 @@ def test_the_risk_is_that_of_evaluate(how):
 # --- optima ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.filterwarnings("ignore:the search ended with:onefit.UnreliableWarning")
 @pytest.mark.parametrize(
     ("name", "how"),
@@ -437,6 +441,7 @@ def test_two_hyperparameters_match_a_grid(seed):
     assert -search.best_score_ <= min(objective.value(t) for t in grid) * (1 + 1e-3)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("units", [1e-6, 1e6])
 @pytest.mark.parametrize("optimizer", ["lbfgs", "projected", "adam"])
 @pytest.mark.parametrize("how", ["loo", risk.KFold(5)], ids=["loo", "k-fold"])
@@ -449,6 +454,7 @@ def test_the_units_of_the_response_do_not_matter(how, optimizer, units):
     assert scaled.n_iter_ == pytest.approx(plain.n_iter_, abs=2)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "of",
     [GroupLasso, lambda groups: penalties.SparseGroupLasso(groups, l1_ratio=0.3)],
@@ -619,6 +625,7 @@ def test_gradients_in_the_weights_of_a_mixture(how, mixed, weighted):
     assert objective.exact == {0: exact, 1: True}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("how", ["loo", "k-fold", "held-out"])
 @pytest.mark.parametrize("mixed", [WITH_HINGE, WITH_KINKS], ids=["hinge", "kinks"])
 @pytest.mark.parametrize("penalty", [L2(), penalties.ElasticNet(1.0, 0.3)], ids=["ridge", "elastic net"])
@@ -679,6 +686,7 @@ def test_mixtures_with_kinks_name_the_penalties_that_they_take():
         GeneralizedLinear(WITH_HINGE, GroupLasso(np.arange(P) // 2)).fit(X, y)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("optimizer", ["auto", "projected", "constant", "adam"])
 def test_weights_stay_on_the_simplex_and_are_no_worse_than_a_single_loss(optimizer):
     X, y = _data("labels", n=60)

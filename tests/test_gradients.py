@@ -217,6 +217,7 @@ def _check_leave_one_out(problem, response, penalty_at, rtol):
 # --- leave-one-out ---------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("ridge", RIDGES)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_leave_one_out_of_smooth_penalties(name, ridge, fit_intercept):
@@ -226,6 +227,7 @@ def test_leave_one_out_of_smooth_penalties(name, ridge, fit_intercept):
     _check_leave_one_out(problem, model.response, penalty_at, 1e-6)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_leave_one_out_of_weighted_rows(name, weighting):
@@ -384,6 +386,7 @@ def _kinked(name, penalty):
     return lambda t: KINKED[penalty](t).scaled(strength)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("weighting", ["", "real", "mean", "mean, real"])
 @pytest.mark.parametrize("penalty", KINKED)
 @pytest.mark.parametrize("name", ["squared", "logistic"])
@@ -578,6 +581,7 @@ def test_rows_held_out_alone_are_differentiated_side_by_side(name, weighting, st
     np.testing.assert_allclose(found, of_loss, rtol=1e-9)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kernel", [False, True])
 @pytest.mark.parametrize("weighting", ["", "real", "integers and zeros"])
 @pytest.mark.parametrize("name", CORNERS)

@@ -416,6 +416,7 @@ def test_a_search_is_told_to_hand_over_what_it_chose(diabetes):
         onefit.loo(search, X, y)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("leaving", ["groups", "time", "often"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_paths_are_judged_by_groups_and_cuts(classes, leaving):

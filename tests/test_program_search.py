@@ -69,6 +69,7 @@ def differences(function, t, h=1e-3):
     return np.array([(4.0 * slope(unit, 1) - slope(unit, 2)) / 3.0 for unit in np.eye(len(t))])
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("loss", "penalty", "atol"),
     [

@@ -59,6 +59,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", LOSSES)
 @given(data=st.data())
 def test_a_loss_lies_above_its_tangents(name, data):

@@ -75,11 +75,13 @@ PENALTIES = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_our_losses(loss):
     check_loss(loss, *LOSSES[loss])
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", PENALTIES)
 def test_our_penalties(name):
     check_penalty(PENALTIES[name], P)
@@ -241,6 +243,7 @@ def test_penalties_of_a_user(penalty):
     check_penalty(penalty, 6)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("loss", ["squared", "logistic", "hinge", "quantile", "huber"])
 @pytest.mark.parametrize("penalty", [Lopsided(2.0), LogCosh(2.0)], ids=repr)
 def test_penalties_of_a_user_with_any_loss(loss, penalty):
@@ -367,6 +370,7 @@ def test_a_model_without_a_reader_is_named():
         check_reader(object(), np.eye(3), np.ones(3))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("penalty", penalties.PENALTIES)
 @pytest.mark.parametrize("loss", ["squared", "logistic", "absolute"])
 def test_names_of_the_registries(loss, penalty):

@@ -86,6 +86,7 @@ def same(one, other, factor=1.0):
     np.testing.assert_allclose(other[2] / scale, one[2] * factor / scale, atol=1e-6)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", [*REGRESSORS, *COUNTS])
 @pytest.mark.parametrize("factor", [1e-6, 1e6])
@@ -113,6 +114,7 @@ def test_strengths_that_are_given_are_those_of_y_as_it_is():
     assert model.l1_ratio_ == pytest.approx(0.4, rel=1e-12)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", [*REGRESSORS, *OTHERS])
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
@@ -124,6 +126,7 @@ def test_units_of_standardised_columns(name, shape, factor):
     same(as_it_is(name, shape, standardised=True), other)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", [*REGRESSORS, *OTHERS])
 def test_order_of_the_rows(name, shape):
@@ -133,6 +136,7 @@ def test_order_of_the_rows(name, shape):
     same(as_it_is(name, shape), chosen(model_of(name).fit(X[order], y[order])))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", [*REGRESSORS, *OTHERS])
 def test_units_of_weights(name, shape):
@@ -182,6 +186,7 @@ def changed(model, X, y, change):
     return before, after[-1]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("name", "change"),
     [
@@ -213,6 +218,7 @@ def test_a_strength_for_each_target(shape, change):
     np.testing.assert_allclose(each, alone.fit(X, Y).alpha_, rtol=1e-9)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e6])
 @pytest.mark.parametrize("loss", ["epsilon_insensitive", "quantile", "hinge"])
 def test_units_of_weights_change_no_choice_of_losses_with_kinks(loss, unit):
@@ -241,6 +247,7 @@ def test_units_of_the_response_change_no_left_out_value_of_losses_with_kinks(los
     np.testing.assert_allclose(left_out[1], left_out[0], atol=1e-7)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_column_far_from_zero_changes_nothing_of_several_classes(seed, ratio):
@@ -257,6 +264,7 @@ def test_a_column_far_from_zero_changes_nothing_of_several_classes(seed, ratio):
     np.testing.assert_allclose(other.risk_path_, near.risk_path_, rtol=1e-3)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array, sp.csc_matrix], ids=["dense", "csr", "csc"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", [name for name in [*REGRESSORS, *OTHERS] if "zero" not in name])

@@ -48,6 +48,7 @@ MODELS = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.filterwarnings(
     "ignore::onefit.NotOptimalWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
 )
@@ -85,6 +86,7 @@ def test_without_them_the_steps_are_off(monkeypatch):
     assert found.guarantee == "rough"
 
 
+@pytest.mark.slow
 def test_a_sample_tells_its_error(monkeypatch):
     """Few rows are solved, of many whose bounds are too wide: the mean is within the error that is stated."""
     monkeypatch.setattr("onefit.blocks.mean_over_rows.most_rows", lambda *_: 60)

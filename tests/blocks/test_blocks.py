@@ -218,6 +218,7 @@ def test_many_strengths_share_directions():
             np.testing.assert_allclose(slack[j], 1.0 - h, atol=1e-10)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("model", [onefit.LassoLOO(), onefit.ElasticNetLOO(l1_ratio=[0.3, 0.9])])
 @pytest.mark.parametrize("case", ["plain", "weights", "no intercept", "sparse"])
 def test_estimators_find_the_same_in_blocks(monkeypatch, model, case):

@@ -40,6 +40,7 @@ MODELS = {
 pytestmark = pytest.mark.filterwarnings("ignore::onefit.ShortPathWarning")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("intercept", "weighted"), [(True, False), (False, True)])
 @pytest.mark.parametrize("kind", list(MODELS))
 def test_few_knots_give_the_risks_of_all(kind, intercept, weighted, monkeypatch):

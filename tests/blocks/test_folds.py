@@ -215,6 +215,7 @@ def test_single_rows_with_several_optima_are_not_called_exact():
     assert abs(found.loo_.value - risks[-1]) <= found.loo_.approx_error + 1e-7 * risks[-1]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", [1, 3, 5, 8])
 def test_columns_that_add_up_to_a_constant_are_exchanged(seed):
     """Rounding bends the objective up or down along what nothing curves; refits are found either way."""

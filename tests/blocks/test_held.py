@@ -31,6 +31,7 @@ def data(kind, n=120, p=5):
     return X, y, rng.integers(0, 3, n) * 0.7
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize(
     ("model", "kind"),
@@ -107,6 +108,7 @@ def test_columns_that_do_not_vary_and_labels_that_are_none():
             LogisticLOO().fit(ArraySource(np.ones((size, 2)), np.arange(size) % 2 + 0.5))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("shape", [(40, 30), (60, 5), (150, 12), (20, 40)])
 @pytest.mark.parametrize("model", [RidgeLOO(), LassoLOO(), ElasticNetLOO()])
 def test_the_choice_of_squared_losses_is_that_of_arrays(model, shape):

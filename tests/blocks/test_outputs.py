@@ -41,6 +41,7 @@ def losses_of_refits(X, Y, weights, alpha, ratio, fit_intercept):
     return found
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize(("ratio", "weighted"), [(1.0, False), (1.0, True), (0.5, False)])
 def test_risks_of_several_targets_are_those_of_refits(ratio, weighted, fit_intercept):
@@ -102,6 +103,7 @@ def test_tall_tables_of_several_targets_are_judged_in_any_blocks(ratio):
 
 
 @pytest.mark.parametrize("ratio", [1.0, 0.7])
+@pytest.mark.slow
 def test_of_more_columns_than_rows_the_choice_is_as_good_as_refits_say(ratio):
     rng = np.random.default_rng(2)
     X, B = rng.normal(size=(40, 70)), np.zeros((70, 2))

@@ -152,6 +152,7 @@ def test_automatic_strengths_with_an_l1_part():
 # --- one step, and how far it may be off -------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("ratio", [0.0, 0.9])
 @pytest.mark.parametrize("kind", ["classes", "counts"])

@@ -28,6 +28,7 @@ def refitted_losses(X, y, weights, alpha, l1_ratio):
     return np.array(losses)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("of_source", [False, True])
 def test_risks_along_the_path_are_those_of_refits_to_a_hundredth_of_their_errors(seed, of_source):

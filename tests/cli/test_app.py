@@ -92,6 +92,7 @@ class TestTune:
         ]
         assert len(pd.read_csv(tmp_path / "out" / "predictions.csv")) == 80
 
+    @pytest.mark.costly
     @pytest.mark.parametrize("model", ["ridge", "lasso", "elasticnet", "logistic", "logistic-l1", "poisson"])
     def test_each_model_saves_and_returns(self, house, tmp_path, capsys, model):
         target = {"logistic": "sold", "logistic-l1": "sold", "poisson": "visits"}.get(model, "price")

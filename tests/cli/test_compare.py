@@ -100,6 +100,7 @@ def test_a_copy_is_a_tie(done, tmp_path, capsys):
     )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("more", [[], ["--groups", "who"], ["--time", "who"]])
 @pytest.mark.parametrize("counted", [True, False])
 def test_predictions_that_were_cut_are_refused(tmp_path, capsys, more, counted):

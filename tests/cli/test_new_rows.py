@@ -25,6 +25,7 @@ def tuned(path, *more):
     return str(out)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "levels",
     [["1", "2", "3", "4A"], ["TRUE", "FALSE", "maybe"], ["1.0", "1.10", "2.0", "n/k"], ["007", "12", "x"]],
@@ -91,6 +92,7 @@ def test_a_model_that_knows_of_no_signs_still_predicts(tmp_path, capsys):
 DAYS = pd.date_range("2020-01-01", periods=80, freq="9D")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("fitted", ["%m/%d/%Y", "%Y-%m-%d", "%d.%m.%Y"])
 @pytest.mark.parametrize("new", ["%Y-%m-%d", "%d.%m.%Y", "%b %d, %Y", "%d/%m/%Y"])
 def test_dates_in_another_format(tmp_path, capsys, fitted, new):
@@ -107,6 +109,7 @@ def test_dates_in_another_format(tmp_path, capsys, fitted, new):
     np.testing.assert_allclose([float(line.split(",")[1]) for line in out.splitlines()[1:]], expected)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("fitted", "cells", "says"),
     [

@@ -216,6 +216,7 @@ def test_what_a_model_of_passes_cannot_do_is_said(tmp_path, capsys):
     assert "t.csv: column 'a' holds no number, but 'x', in row 0" in told
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("labels", [(1.5, 2.5), (0.0, 1.0), (0, 1), (1.0, 2.5), (False, True), ("No", "yes")])
 def test_labels_and_rows_without_one_are_as_in_memory(tmp_path, capsys, kind, labels):

@@ -64,6 +64,7 @@ def tune(file, target, *more):
     return run(["tune", str(file), "--target", target, *drops, *map(str, more)])
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ["parts", "t.csv"])
 @pytest.mark.parametrize("target", ["y", "label", "count"])
 def test_what_is_found_is_what_is_found_in_memory(place, tmp_path, capsys, in_memory, name, target):

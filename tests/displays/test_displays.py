@@ -216,6 +216,7 @@ class TestCoefficientPathDisplay:
         assert labels == {f"{name}, {label}" for name in "abc" for label in ("no", "yes")}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("scoring", "named"),
     [

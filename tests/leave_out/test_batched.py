@@ -70,6 +70,7 @@ def singles(count: int = N):
     return list(np.arange(count)[:, None])
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("penalty", [L2(0.5), L1(1.5), ElasticNet(2.0, 0.5)], ids=str)
 @pytest.mark.parametrize("loss", [Logistic(), Poisson(), Gamma(), Squared(), Multinomial(3)], ids=str)
 def test_single_rows(loss, penalty):
@@ -158,6 +159,7 @@ def _of_levels(classes: int, strength: float, alone: bool) -> Fit:
     return solve(Fit.at_start(Problem(Multinomial(classes), L1(strength), X, y, np.ones(N), many))).fit
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("strength", [2.0, 0.5, 0.1])
 @pytest.mark.parametrize("classes", [3, 4])
 def test_rows_that_the_others_determine_beside_columns_that_depend_on_each_other(classes, strength):
@@ -237,6 +239,7 @@ def active(coef) -> tuple[bool, ...]:
     return tuple(np.bincount(PAIRS, coef**2) > 0)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("penalty", OF_GROUPS.values(), ids=OF_GROUPS)
 @pytest.mark.parametrize("loss", [Logistic(), Poisson(), Gamma(), Squared()], ids=str)
 def test_groups_without_single_rows(loss, penalty):
@@ -296,6 +299,7 @@ IN_A_BOX = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("penalty", IN_A_BOX.values(), ids=IN_A_BOX)
 @pytest.mark.parametrize("loss", [Logistic(), Poisson(), Gamma(), Squared()], ids=str)
 def test_bounds_without_single_rows(loss, penalty):

@@ -45,6 +45,7 @@ def _kinked(strength, *, sparse=False):
     return solve(Fit.at_start(problem)).fit
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize(("fit_of", "strengths"), [(_several, (30.0, 1.0, 0.05)), (_kinked, (4.0, 1.0))])
 @pytest.mark.parametrize("judged", [slice(None), slice(3, None)])

@@ -43,6 +43,7 @@ def led(monkeypatch):
     monkeypatch.setattr(on_pattern, "pays", lambda fit: fit.problem.is_coupled and fit.is_kinked)
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("led")
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("weighted", [False, True])

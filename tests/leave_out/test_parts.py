@@ -49,6 +49,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.slow
 def test_means_are_right_within_what_is_stated(name, monkeypatch):
     """Whatever is drawn: that includes rows whose steps are off by far."""
     fit, judge = of_words(*CASES[name], np.random.default_rng(0))

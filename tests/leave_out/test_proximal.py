@@ -58,6 +58,7 @@ def sparse_counts(loss, penalty, X, seed: int = 0) -> Fit:
 FITS = [(Logistic(), L1(0.4)), (Logistic(), ElasticNet(0.4, 0.8)), (Poisson(), L1(0.6))]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("loss", "penalty"), FITS)
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
 def test_bounds_of_the_first_round_hold(loss, penalty, store):
@@ -110,6 +111,7 @@ def test_mixed_steps_settle_where_the_refits_are_in_fewer_rounds(loss, penalty, 
     assert rounds[1] < rounds[0]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("loss", "penalty"), FITS)
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
 def test_columns_that_enter_join_after_a_round(loss, penalty, store, monkeypatch):

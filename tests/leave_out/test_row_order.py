@@ -61,6 +61,7 @@ MODELS = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", MODELS)
 def test_the_choice_does_not_know_the_order_of_the_rows(name):
     model, n, p = MODELS[name]

@@ -55,6 +55,7 @@ def drawn(loss, seed):
     return Problem(loss, L1(0.2), X, y, np.ones(n))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("loss", "seed"),
     [

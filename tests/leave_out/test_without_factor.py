@@ -49,6 +49,7 @@ def cheap(monkeypatch):
     monkeypatch.setattr(without_factor, "_holds_factor", lambda _: False)
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("cheap")
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -71,6 +72,7 @@ def test_the_mean_is_within_its_error_of_refits(store, fit_intercept, weighted):
     np.testing.assert_allclose(found.solved[int(rows[0])].coef, refit.coef, atol=0.01)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize(("p", "fit_intercept"), [(60, True), (400, True), (60, False)])
 @pytest.mark.parametrize("weighted", [False, True])

@@ -199,6 +199,7 @@ def test_prox_by_an_independent_solver(penalty):
     np.testing.assert_allclose(penalty.prox(start, 0.7), _by_clarabel(penalty, start, 0.7), atol=2e-5)
 
 
+@pytest.mark.costly
 @every
 @pytest.mark.parametrize("seed", range(4))
 def test_tangent_is_the_derivative_of_the_prox(penalty, seed):

@@ -219,6 +219,7 @@ def _check(make, kind, *, identity=False, sample_weight=None, **given):
     assert onefit.loo(model, X, y, sample_weight).value == pytest.approx(exact.value, rel=0.1)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", OF_SKGLM)
 def test_skglm(name):
     _check(*OF_SKGLM[name])
@@ -301,6 +302,7 @@ def test_tuned_estimators_of_celer_keep_their_choice(name, plain, chosen):
     assert found.audit.value == pytest.approx(found.value, rel=1e-6)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", OF_GLUM)
 def test_glum(name):
     _check(*OF_GLUM[name])
@@ -346,6 +348,7 @@ def test_strength_that_adelie_chose():
     np.testing.assert_allclose(found.predictions, wanted.predictions, rtol=1e-7)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", OF_SORTEDL1)
 def test_sortedl1(name):
     _check(*OF_SORTEDL1[name])

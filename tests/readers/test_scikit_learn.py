@@ -157,6 +157,7 @@ def _close(one, other, tol=1e-9):
     np.testing.assert_allclose(one, other, atol=tol * np.std(other))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", EXACT)
 def test_least_squares_is_exact(name, weigh, fit_intercept):
     model, data = EXACT[name]
@@ -203,6 +204,7 @@ def _risk(est, y, predictions, weights):
     return np.average(losses, weights=weights)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", CURVED)
 def test_curved_losses_are_within_one_per_cent(name, weigh, fit_intercept):
     model, data = CURVED[name]
@@ -216,6 +218,7 @@ def test_curved_losses_are_within_one_per_cent(name, weigh, fit_intercept):
     assert np.median(np.abs(est.predictions - expected)) < 0.01 * np.std(expected)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "name",
     [
@@ -294,6 +297,7 @@ def test_integer_responses():
     )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "kernel", ["linear", "rbf", "poly", "precomputed", "callable", "callable with parameters"]
 )

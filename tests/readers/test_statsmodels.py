@@ -97,6 +97,7 @@ def test_generalised_linear_models(name, weights):
     _check(_of_family(family), RESPONSES[kind], weights)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("penalty", OF_GLM)
 @pytest.mark.parametrize("name", ["Gaussian", "Binomial", "Poisson", "Gamma"])
 def test_penalised_generalised_linear_models(name, penalty):

@@ -71,6 +71,7 @@ def _both(model, X, y, weights=None):
     return [one.value for one in found], [seen[route] for route in ("primal", "dual")]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", PENALTIES)
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])

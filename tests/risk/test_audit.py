@@ -41,6 +41,7 @@ def all_draws(correction, weights, m, rank):
         yield draw(correction, weights, m, Dealt(rank, 0.5 * (low + high))), high - low
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("m", [2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_mean_over_all_draws_is_the_exact_risk(m, weighted):

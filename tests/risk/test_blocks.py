@@ -211,6 +211,7 @@ def test_folds_called_exact_keep_their_pattern_and_are_refits(penalty, mean_scal
 # --- other losses ----------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "loss", [Logistic(), Poisson(), Gamma(), Huber(), Multinomial(3), ConcomitantHuber()], ids=repr
 )
@@ -230,6 +231,7 @@ def test_more_steps_lead_to_the_refits(loss, mean_scaled, folds, weigh):
     close(left_out.eta, _refitted(problem, folds, partial(_refit_from, solution.fit)), tol=2e-6)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("loss", [Logistic(), Multinomial(3)], ids=repr)
 @pytest.mark.parametrize("p", [20, 60, 90])
 @pytest.mark.parametrize("strength", [0.1, 10.0])
@@ -328,6 +330,7 @@ def test_in_many_small_chunks_it_is_the_same(monkeypatch):
 # --- one row each ----------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), Poisson(), Multinomial(3)], ids=repr)
 @pytest.mark.parametrize("penalty", [L2(1.0), L1(1.0), ElasticNet(1.0, 0.5)], ids=repr)
 @pytest.mark.parametrize("mean_scaled", [False, True])

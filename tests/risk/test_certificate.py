@@ -47,6 +47,7 @@ def _compare(problem):
     return proven | (problem.weights == 0), error / np.std(problem.y), same
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("penalty", [L1(3.0), L1(12.0), ElasticNet(8.0, 0.7), L1(0.3)], ids=repr)
 @pytest.mark.parametrize("mean_scaled", [False, True])
 @pytest.mark.parametrize("p", [8, 60])

@@ -158,6 +158,7 @@ def test_ties_on_a_grid(loss):
     _check(fit, np.arange(0, N + 15, 2), most_unsolved=0.6)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("seed", [0, 2])
 def test_rows_that_reach_their_ends_at_once_do_not_go_round_in_circles(seed, weighted):
@@ -247,6 +248,7 @@ PENALTIES = {
 }
 
 
+@pytest.mark.costly
 @every
 @pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES.keys())
 @pytest.mark.parametrize("mean_scaled", [False, True])

@@ -351,6 +351,7 @@ def _risk(problem, eta):
     return problem.weights @ losses / problem.weights.sum()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("loss", CURVED, ids=repr)
 @pytest.mark.parametrize("mean_scaled", [False, True])
 def test_curved_losses_come_close(loss, mean_scaled, weigh, fit_intercept):

@@ -44,6 +44,7 @@ def test_copies_of_rows_tell_no_more_of_numbers(scoring, outputs):
     assert ten == pytest.approx(once, rel=0.02)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("scoring", ["balanced_accuracy", "accuracy"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_errors_by_blocks_are_those_over_samples(scoring, weighted):

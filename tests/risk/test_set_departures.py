@@ -72,6 +72,7 @@ def _parameters(refits):
     return (np.array(part) for part in zip(*found, strict=True))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("model", "response"), MODELS, ids=lambda value: str(value))
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])
 def test_coefficients_without_each_group(model, response, storage, weigh, monkeypatch):

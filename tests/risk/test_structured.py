@@ -106,6 +106,7 @@ def _risk(loss, y, eta):
     return np.mean((y - eta) ** 2) if loss == "squared" else np.mean(LOSSES[loss].value(y, eta))
 
 
+@pytest.mark.costly
 @every
 @smooth
 def test_the_best_strength_of_a_path(name, loss):
@@ -122,6 +123,7 @@ def test_the_best_strength_of_a_path(name, loss):
     np.testing.assert_allclose(est.decision[rows][sure], refitted[sure], atol=1e-6 * np.std(refitted))
 
 
+@pytest.mark.costly
 @every
 @smooth
 def test_refits_by_an_independent_solver(name, loss):
@@ -132,6 +134,7 @@ def test_refits_by_an_independent_solver(name, loss):
         np.testing.assert_allclose(without(fit, i).eta, X @ coef + level, atol=2e-4 * np.std(fit.eta))
 
 
+@pytest.mark.costly
 @every
 @smooth
 @either
@@ -146,6 +149,7 @@ def test_exact_is_the_refits(name, loss, weighted, fit_intercept):
     assert est.certified.all()
 
 
+@pytest.mark.costly
 @every
 @smooth
 def test_sparse_columns_are_columns(name, loss):
@@ -175,6 +179,7 @@ def test_bounds_that_do_not_bind_are_not_there(ridge):
 OF_CORNERS = {"ridge": L2(2.0), "l1": L1(2.0), "chain": FusedLasso(2.0)}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", OF_CORNERS)
 @pytest.mark.parametrize("loss", CORNERS)
 @either

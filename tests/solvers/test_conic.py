@@ -92,6 +92,7 @@ def test_a_minimum_by_its_own_conditions_and_by_cvxpy(loss, penalty):
     assert fit.pinned.any()
 
 
+@pytest.mark.costly
 @penalties
 @pytest.mark.parametrize(
     "loss", [Huber(0.5), SmoothedHinge(0.3), SquaredHinge(), SquaredEpsilonInsensitive(0.3)], ids=repr
@@ -117,6 +118,7 @@ def test_responses_far_outside_the_parabola_of_huber():
     _check(manifold.solve(Fit.at_start(problem)).fit)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("loss", "penalty"),
     [
@@ -168,6 +170,7 @@ def test_many_problems(penalty, seed):
     )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("loss", [EpsilonInsensitive(0.0), Quantile(), Hinge()], ids=repr)
 @pytest.mark.parametrize("share", [None, 0.5])
 def test_coefficients_that_are_all_zero(loss, share):
@@ -210,6 +213,7 @@ def test_a_warm_start_needs_no_program(loss, monkeypatch):
     np.testing.assert_allclose(again.coef, fit.coef, atol=1e-9)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ["absolute", "quantile", "epsilon_insensitive", "hinge"])
 @pytest.mark.parametrize("which", ["group lasso", "sparse group lasso", "nuclear norm"])
 def test_leave_one_out_is_that_of_refits(name, which):

@@ -67,6 +67,7 @@ def wide(loss, penalty, *, intercept=True, sparse=False, weights=None, n=150, p=
     return Problem(loss, penalty, sp.csr_matrix(X) if sparse else X, y, weights, np.array(intercept))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("weighted", "intercept", "sparse"), [(False, True, True), (True, True, False), (True, False, True)]
 )

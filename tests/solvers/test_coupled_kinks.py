@@ -105,6 +105,7 @@ def test_the_gap_is_none_at_the_optimum_only(optimum):
     assert coordinate_descent.gap(Fit.at_start(fit.problem)) > 1e-3 * fit.objective
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("weighted", "intercept", "sparse"), CASES)
 @pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES)
 def test_a_factor_leads_to_the_optimum_without_a_row(penalty, weighted, intercept, sparse, monkeypatch):

@@ -41,6 +41,7 @@ def drawn(loss):
     return X, (y > 0).astype(float) if "hinge" in loss else y, rng.uniform(0.5, 2.0, 60)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_columns_may_lie_anywhere_where_there_is_an_intercept(loss, penalty):
@@ -58,6 +59,7 @@ def test_columns_may_lie_anywhere_where_there_is_an_intercept(loss, penalty):
     np.testing.assert_allclose(anew.eta[3], there.eta[3], atol=1e-6 * size)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("penalty", ["ridge", "lasso", "net"])
 @pytest.mark.parametrize("loss", ["quantile", "hinge"])
 def test_rows_of_far_columns_are_told_as_refits_have_them(loss, penalty):

@@ -98,6 +98,7 @@ def test_shapes(loss, n, p):
     _check(_solve(replace(problem, y=y)))
 
 
+@pytest.mark.costly
 @every
 def test_sparse_columns(loss, fit_intercept):
     problem = _problem(loss, weighted=True, fit_intercept=fit_intercept)
@@ -260,6 +261,7 @@ def _gap(fit):
     return gaps.sum()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @every
 def test_columns_of_very_different_size(loss, fit_intercept):

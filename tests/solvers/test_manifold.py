@@ -268,6 +268,7 @@ def test_nearly_dependent_columns_take_few_steps(name, loss, monkeypatch):
     clarabel_route.check(fit)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("loss", [SquaredHinge(), SmoothedHinge()], ids=repr)
 @pytest.mark.parametrize("name", ["group", "group, balanced", "one free", "slope"])
 def test_rows_on_straight_pieces_hold_up_no_step(name, loss):

@@ -112,6 +112,7 @@ def _check(fit):
         assert np.all(away[fit.pinned] <= 1e-8 * (1 + np.abs(fit.eta).max()))
 
 
+@pytest.mark.costly
 @of_losses
 @of_penalties
 @pytest.mark.parametrize(
@@ -121,6 +122,7 @@ def test_optimal(loss, name, weighted, fit_intercept):
     _check(_solve(_problem(LOSSES[loss], PENALTIES[name], weighted, fit_intercept)))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("loss", ["squared", "logistic", "quantile", "hinge and logistic"])
 @of_penalties
 def test_sparse_columns(loss, name):
@@ -134,6 +136,7 @@ def test_sparse_columns(loss, name):
             np.testing.assert_allclose(sparse.coef, dense.coef, atol=1e-8)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("loss", ["squared", "logistic", "quantile"])
 @of_penalties
 def test_warm_starts_lead_to_the_same(loss, name):
@@ -158,6 +161,7 @@ def test_other_solvers_find_the_same(loss, name):
         np.testing.assert_allclose(ours.intercept, fit.intercept, atol=1e-7)
 
 
+@pytest.mark.costly
 @of_losses
 @pytest.mark.parametrize("name", ["l1", "ring", "slope", "box", "ridge and ring"])
 def test_degenerate_data(loss, name):

@@ -69,6 +69,7 @@ def test_what_is_visited_is_near_enough_and_an_optimum(loss):
     assert np.isnan(walked.coefs[~walked.is_visited]).all()
 
 
+@pytest.mark.costly
 @LOSSES
 @pytest.mark.parametrize("selection", ["bagged_se", "bagged", "min", "1se"])
 def test_the_choice_is_about_that_of_all_strengths(loss, selection):
@@ -130,6 +131,7 @@ def test_a_path_goes_on_where_the_risk_falls_at_its_end():
     assert walked.is_visited[0]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("l1_ratio", [0.0, 1.0, [0.0, 0.5]])
 def test_an_estimator_tells_of_what_it_visited(classes, l1_ratio):

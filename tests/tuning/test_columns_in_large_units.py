@@ -50,6 +50,7 @@ def _strengths(model) -> np.ndarray:
     return model.Cs_ if hasattr(model, "Cs_") else model.alphas_
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", MODELS)
 def test_others_have_their_say(name):
     model, response = MODELS[name]
@@ -83,6 +84,7 @@ def test_each_target_goes_on_for_itself():
     assert model.alpha_[0] < 1e-6 * model.alpha_[1]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("n", "model", "response"),
     [
@@ -154,6 +156,7 @@ def test_a_single_column_ends_a_path_as_others_do(model):
     assert len(model.fit(X, X[:, 0] + rng.normal(size=60)).alphas_) == 100
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("l1_ratio", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("columns", [1, 2, 3])

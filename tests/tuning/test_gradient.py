@@ -63,6 +63,7 @@ def _plan(optimizer, **settings):
     return DescentPlan(optimizer, seed=np.random.default_rng(0), **given)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("optimizer", ["lbfgs", "projected", "constant", "adam"])
 def test_ways_down_reach_the_bottom(optimizer):
     objective = RiskObjective(*_strengths(4), _Bowl(np.diag([1.0, 3.0, 10.0, 30.0])))

@@ -42,6 +42,7 @@ def _strength(model):
 # --- where paths begin ---------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("held", [(), (2, 5)], ids=["free", "some at zero"])
 @pytest.mark.parametrize("penalty", [L2(), L1(), ElasticNet()], ids=["ridge", "lasso", "net"])
 def test_bounds_of_a_penalty_begin_where_those_of_an_estimator_do(penalty, held):
@@ -181,6 +182,7 @@ def test_units_of_the_response_do_not_matter(name, factor):
     assert other.loo_.value == pytest.approx(factor**2 * risk, rel=1e-6)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
 @pytest.mark.parametrize("name", _models())
 def test_units_of_the_columns_do_not_matter(name, factor):
@@ -193,6 +195,7 @@ def test_units_of_the_columns_do_not_matter(name, factor):
     assert other.loo_.value == pytest.approx(risk, rel=1e-6)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", [*_models(), "elastic net"])
 def test_standardised_columns_and_the_order_of_rows_do_not_matter(name):
     model, target = (_models() | {"elastic net": (onefit.ElasticNetLOO(50), Y)})[name]

@@ -58,6 +58,7 @@ def test_rows_that_leave_together_are_as_refits_have_them(n, p, penalty, loss, s
     assert np.linalg.norm(found - refit) <= 0.15 * np.linalg.norm(refit - solution.fit.eta[rows])
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=lambda loss: type(loss).__name__)
 @pytest.mark.parametrize("ratio", [1.0, 0.5])
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
@@ -165,6 +166,7 @@ def test_parts_of_tall_tables_leave_together(kind, store, intercept, strength, m
         assert np.linalg.norm(found - refit) <= 1e-3 * np.linalg.norm(refit - solution.fit.eta[rows])
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("kind", ["classes", "counts", "mean-scaled"])
 def test_parts_leave_from_where_they_were_at_the_strength_before(kind, store, monkeypatch):
@@ -535,6 +537,7 @@ def test_parts_of_tall_tables_leave_by_the_factor_of_another_strength(loss):
     assert 1 <= made < 4
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])

@@ -18,6 +18,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 @pytest.mark.parametrize("seed", range(2))
 def test_the_order_of_some_rows_changes_nothing(model, seed):
@@ -32,6 +33,7 @@ def test_the_order_of_some_rows_changes_nothing(model, seed):
     assert other.corrected_risk_ == pytest.approx(whole.corrected_risk_, rel=1e-2)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("loss", ["absolute", "quantile", "hinge"])
 @pytest.mark.parametrize(("n", "p"), [(20, 15), (60, 15)])
 @pytest.mark.parametrize("seed", range(2))

@@ -117,6 +117,7 @@ def refits():
     return strengths, np.array([LogLoss(np.arange(2)).losses(labels, np.array(own)) for own in eta]).T
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("selection", ["min", "1se", "bagged", "bagged_se"])
 def test_the_choice_of_a_race_is_that_of_refits_at_every_strength(selection, refits):
     strengths, losses = refits

@@ -38,6 +38,7 @@ def _problem(rng, store=np.asarray, *, intercept=True):
     return Problem(Squared(), L1(1.0), store(X), y, rng.uniform(0.5, 2.0, 40), np.array(intercept))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize(("store", "intercept"), [(np.asarray, True), (sp.csr_array, False)])
 @pytest.mark.parametrize("kind", ["folds", "groups"])

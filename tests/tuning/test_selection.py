@@ -149,6 +149,7 @@ def test_a_row_alone_tells_nothing():
     assert np.isnan(found.corrected_risk())
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("selection", ["bagged_se", "bagged", "min", "1se"])
 def test_the_correction_is_that_of_resampled_rows(rng, selection):
     """Bootstrap bias corrected cross-validation, with rows drawn and rows left over."""
@@ -176,6 +177,7 @@ def test_several_paths_choose_like_one_that_holds_them_all(rng):
     assert corrected_risk(risks, covariance, "1se", np.repeat([0, 1, 2], 3)) != together
 
 
+@pytest.mark.costly
 @pytest.mark.theory
 @pytest.mark.parametrize("n", [20, 100])
 @pytest.mark.parametrize("shape", ["flat", "valley"])

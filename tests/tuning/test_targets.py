@@ -58,6 +58,7 @@ def is_that_of_each(model, X, Y, **fit_params):
             assert model.corrected_risk_[k] == pytest.approx(alone.corrected_risk_, rel=1e-8)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("shape", [(40, 6), (20, 30), (25, 25)], ids=str)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -71,6 +72,7 @@ def test_each_target_is_that_of_a_fit_to_it_alone(shape, weighted, fit_intercept
     is_that_of_each(model, store(X), Y, **given)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("selection", SELECTIONS)
 @pytest.mark.parametrize("shape", [(60, 8), (20, 30)], ids=str)
 def test_every_rule_chooses_for_each(selection, shape):

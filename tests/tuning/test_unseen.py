@@ -117,6 +117,7 @@ def test_few_rows_that_a_plane_all_but_separates(monkeypatch):
     assert np.mean(found["with"]) < 0.95 * np.mean(found["without"])
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", range(8))
 def test_no_choice_of_few_rows_is_far_above_the_smallest_risk(seed):
     """Rows that are told wrong for certain do not speak for weak penalties."""

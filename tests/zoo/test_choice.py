@@ -19,6 +19,7 @@ def found():
     return list(choices(NUMBERS, **SMALL))
 
 
+@pytest.mark.slow
 def test_choices_are_those_of_exact_paths(found):
     assert not any(one.is_wrong for one in found), as_text(found)
     assert all(one.status == "judged" for one in found)

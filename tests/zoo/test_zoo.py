@@ -47,6 +47,7 @@ MENDED = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("number", MENDED)
 def test_what_was_wrong_once_holds(number):
     most, columns = MENDED[number]

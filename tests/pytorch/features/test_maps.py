@@ -64,6 +64,7 @@ def test_small_classes_leave_fewer_rows_to_hold_out():
     assert np.all(held.sum(axis=1) == 3)  # one row stays of each class
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("counts", [(2, 1), (4, 4), (7, 1)])
 def test_a_handful_of_rows_is_enough(counts, seed):
@@ -336,6 +337,7 @@ def takes_any_keyword(_estimator):
     return {"check_do_not_raise_errors_in_init_or_set_params": "arguments other than module__* are refused"}
 
 
+@pytest.mark.costly
 @pytest.mark.filterwarnings("ignore:the features are worse than simpler ones")  # a few steps learn little
 @parametrize_with_checks(
     [FeatureMapClassifier(**{**SMALL, "max_iter": 5}), FeatureMapRegressor(**SMALL)],

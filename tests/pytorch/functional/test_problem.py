@@ -268,6 +268,7 @@ def test_comparisons_are_the_papers_formulas():
 # --- curvatures and solvers ----------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("curvature", ["hessian", "gauss_newton"])
 @pytest.mark.parametrize("groups", [None, k_fold(30, 15, 1)], ids=["rows", "folds"])
 def test_matrix_free_is_dense(curvature, groups):
@@ -327,6 +328,7 @@ def test_rows_without_a_step_are_solved_anew():
 # --- gradients -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("groups", [None, leave_q_out(30, 3, 8, 0)], ids=["rows", "sets"])
 @pytest.mark.parametrize("solver", ["dense", "matrix_free"])
 def test_exact_gradient_by_differences(groups, solver):

@@ -145,6 +145,7 @@ def train(module, loss, X, y, decay, steps=400):
     return module
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", [name for name in MODULES if name != "attention"])
 def test_the_formula_is_near_to_retraining(name):
     module, loss, (X, y) = given(name)
@@ -204,6 +205,7 @@ SOFTMAX = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", SOFTMAX)
 def test_losses_with_weights_are_refits(name):
     """A linear module, whose Gauss–Newton matrix is its Hessian: the audit refits every row."""

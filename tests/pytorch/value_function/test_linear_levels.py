@@ -47,6 +47,7 @@ def refit(loss, penalty, data):
     return onefit.GeneralizedLinear(loss, penalty).fit(*data[:2])
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_one_strength_is_that_of_a_fine_grid(loss, seed):
@@ -81,6 +82,7 @@ def test_two_strengths_are_those_of_a_fine_grid(loss):
     assert found.validation_loss_.retrained <= grid.min() + 0.01 * np.ptp(grid)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "penalty", [L2(), L1(), ElasticNet(1.0, 0.5), GroupLasso(np.repeat(np.arange(4), 3))]
 )
@@ -133,6 +135,7 @@ class Plane:
         return self.slope
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("error", [-0.02, 0.0, 0.05])
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_the_penalised_loss_is_minimised_over_the_coefficients(loss, error):

@@ -373,6 +373,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path, content):
         RIDGE.fitted(checkpoint=tmp_path, n_samples=3, n_rounds=1)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "other",
     [
@@ -572,6 +573,7 @@ def test_a_module_needs_a_loss_and_penalties():
             ValueFunctionSearch(module, *given, bounds={"ridge": (1.0, 2.0)}).fit(*RIDGE.train, *RIDGE.held)
 
 
+@pytest.mark.slow
 def test_solves_from_the_first_weights_do_not_see_the_others():
     """Such a solve depends on λ and its batches alone; a warm one on what was solved before."""
     data = *classes(150, 0), *classes(60, 1)

@@ -108,7 +108,7 @@ def test_models_of_sources_are_compared():
     assert found.names == arrays.names
     np.testing.assert_allclose(found.std_error, arrays.std_error, rtol=1e-6)
     np.testing.assert_allclose(found.difference_error, arrays.difference_error, rtol=1e-6)
-    with pytest.raises(ValueError, match="same rows"):
+    with pytest.raises(ValueError, match="leave the same ones"):
         onefit.compare(LassoLOO().fit(source), RidgeLOO().fit(ArraySource(X[:300], y[:300])))
 
 

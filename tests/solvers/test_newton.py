@@ -585,3 +585,20 @@ def test_an_objective_that_falls_for_ever_is_soon_told():
     problem = Problem(Logistic(), penalty, X, np.array([0.0, 0.0, 1.0, 1.0]), np.ones(4))
     with pytest.raises(SolverError, match=r"did not settle in (\d\d|1\d\d) steps .*no finite minimum"):
         solve(Fit.at_start(problem))
+
+
+@pytest.mark.parametrize("l1", [0.0, 0.05])
+def test_a_level_that_a_class_never_has_is_told(l1):
+    """Its coefficient runs away until no row curves in rounding: that steps end there makes no minimum."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 3)), rng.integers(0, 3, 40)
+    X[:, 0], y[:4] = np.arange(40) < 4, [0, 0, 0, 1]
+    free = np.array([[0.0], [1.0], [1.0]]) * np.ones(3)
+    problem = Problem(
+        Multinomial(3), Strengths(l1=l1 * free, l2=0.1 * free), X, y, np.ones(40), np.full(3, True)
+    )
+    with pytest.raises(SolverError, match=r"did not settle in \d\d steps .*no finite minimum"):
+        newton.solve(Fit.at_start(problem))
+    held = replace(problem, penalty=Strengths(l1=l1 * free, l2=0.1 * free + 1e-4))
+    fit = newton.solve(Fit.at_start(held)).fit
+    assert_allclose(fit.loss_gradient[0], -1e-4 * fit.coef[0], atol=1e-10)

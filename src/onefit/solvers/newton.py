@@ -29,6 +29,7 @@ VANISHED = 1e-44
 FARTHEST = 1e6  # times their size that linear predictors may move in a step
 FIRST = 8  # rows that are looked at before all of them
 STRAIGHT = 0.9  # decrease of a step, in decrements, from which nothing curves along it: a parabola has half
+SHORT = 1e-6  # change of linear predictors, beside their size, that is hardly one
 
 
 class Solution(NamedTuple):
@@ -63,20 +64,20 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> So
         If the steps do not become small: the problem has no finite minimum (perfectly separable
         classes without a penalty), or is not convex.
     """
-    constant = Fit.at_start(start.problem).objective  # infinite where means are linear and no level is there
-    scale = max(constant if np.isfinite(constant) else abs(start.objective), np.finfo(float).tiny)
+    scale = _size(start)
     fit, step, enough = start, None, tol**2 * scale
     last = fresh = np.inf  # decrements of the last step, and of the last with a factor of its own
     max_steps = (1000 if fit.is_kinked else 100) if max_steps is None else max_steps
     for steps in range(1, max_steps + 1):
-        step = newton_step(fit, step, enough, tol * scale)
+        came, step = step, newton_step(fit, step, enough, tol * scale)
         before = fresh if step.is_fresh else last
         settled = step.decrement <= enough or step.decrement > 0.25 * before or _is_rounding(fit)
         done = step.holds and settled and step.is_fresh and _is_stationary(fit, step)
-        if done and not is_between_copies(fit, step, ROUNDING * scale):
+        lost = done and _has_lost(fit, step, came)
+        if done and not lost and not is_between_copies(fit, step, ROUNDING * scale):
             fit = fit.moved(fit.coef, fit.intercept)  # rows without weight may have been far away in between
             return Solution(fit, step.curvature)  # there, or as near as rounding lets us come
-        if not np.isfinite(step.decrement) or 0 < fit.objective < VANISHED * scale:
+        if lost or not np.isfinite(step.decrement) or 0 < fit.objective < VANISHED * scale:
             raise _unsettled(fit, steps)
         if settled and not step.is_fresh:  # perhaps only the stale factor had come to its end
             step, last = None, np.inf
@@ -94,6 +95,12 @@ def solve(start: Fit, *, tol: float = 1e-11, max_steps: int | None = None) -> So
             last = fresh = np.inf
         fit = moved
     raise _unsettled(fit, max_steps)
+
+
+def _size(start: Fit) -> float:
+    """Objective of the constant model, beside which others are small."""
+    constant = Fit.at_start(start.problem).objective  # infinite where means are linear and no level is there
+    return max(constant if np.isfinite(constant) else abs(start.objective), TINY)
 
 
 def _unsettled(fit: Fit, steps: int) -> SolverError:
@@ -152,6 +159,22 @@ def _is_rounding(fit: Fit) -> bool:
     return True
 
 
+def _has_lost(fit: Fit, step: PatternStep, last: PatternStep | None) -> bool:
+    """Whether K no longer sees where the fit was on its way to: the minimum lies at infinity.
+
+    Rows that hardly curve any more pull as little, so that a step along the last direction alone is as long
+    as ever.  Near a minimum it has become short.
+    """
+    if last is None or step.curvature.is_definite or not last.curvature.is_definite:
+        return False
+    if not fit.problem.self_concordance():
+        return False
+    change = last.curvature.predict(last.direction)
+    bend = np.sum(change * fit.bent(change)) + np.sum(step.tangent.hessian * last.direction.coef**2)
+    length = abs(last.direction.inner(fit.problem, step.gradient)) / max(float(bend), TINY)
+    return not is_short(fit, length * change)
+
+
 def is_short(fit: Fit, change: Array) -> bool:
     """Whether a Newton step hardly changes the linear predictors; with separable classes it always does.
 
@@ -160,7 +183,7 @@ def is_short(fit: Fit, change: Array) -> bool:
     """
     if fit.problem.loss.ignores_shifts:
         change = change - _linalg.row_means(change)
-    return bool(np.max(np.abs(change), initial=0.0) < 1e-6 * (1.0 + np.max(np.abs(fit.eta), initial=0.0)))
+    return bool(np.max(np.abs(change), initial=0.0) < SHORT * (1.0 + np.max(np.abs(fit.eta), initial=0.0)))
 
 
 def move(fit: Fit, step: PatternStep, small: bool, rounding: float) -> Fit:

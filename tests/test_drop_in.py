@@ -279,6 +279,22 @@ def test_risks_of_classifiers_are_minus_the_scores(scoring, weighted):
         assert risk == pytest.approx(-est.score(scoring), rel=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore::onefit.exceptions.ShortPathWarning")
+@pytest.mark.parametrize(
+    ("classes", "scoring"),
+    [(2, "roc_auc"), (2, "balanced_accuracy"), (3, "roc_auc_ovr"), (3, "roc_auc_ovo")],
+)
+def test_predictions_that_differ_by_rounding_are_ties(classes, scoring):
+    """A constant model of balanced classes knows nothing; rounding could seem to tell everything."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 5)), rng.integers(0, classes, 60)
+    model = onefit.LogisticLOO([1e-4, 1e-3], l1_ratio=1, class_weight="balanced", scoring=scoring)
+    model.fit(X, y)
+    assert not model.coef_.any()
+    np.testing.assert_allclose(model.risk_path_, -0.5, rtol=1e-12)
+    assert model.loo_.score(scoring) == pytest.approx(0.5)
+
+
 def test_the_error_of_an_area_is_that_of_delong():
     rng = np.random.default_rng(1)
     areas, errors = [], []

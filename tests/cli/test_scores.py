@@ -25,7 +25,7 @@ def classes(c=2, n=60, seed=0):
     p = rng.dirichlet(np.ones(c), n)
     p[np.arange(n), y.astype(int)] += 0.3
     p = np.round(p / p.sum(axis=1, keepdims=True), 1) + 0.01  # with ties
-    p /= p.sum(axis=1, keepdims=True)
+    p = np.round(p / p.sum(axis=1, keepdims=True), 10)
     return Pooled(y, p, p, "predict_proba", np.arange(c), rng.uniform(0.5, 2.0, n))
 
 

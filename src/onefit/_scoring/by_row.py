@@ -75,7 +75,7 @@ def _positive(predictions: Array) -> Array:
 
 def missed(pooled: Pooled) -> Array:
     """Minus whether the likeliest class of each row is its own."""
-    return -(decided(pooled.decision) == pooled.number).astype(np.float64)
+    return -(decided(pooled.ranked) == pooled.number).astype(np.float64)
 
 
 def area(pooled: Pooled) -> Array:
@@ -89,7 +89,7 @@ def precision(pooled: Pooled) -> Array:
 
 
 def _one_against_rest(pooled: Pooled, of_one: Callable[[Mask, Array, Array], Array]) -> Array:
-    decision, number = pooled.decision, pooled.number
+    decision, number = pooled.ranked, pooled.number
     if decision.ndim == 1:
         return of_one(number == 1, decision, pooled.shares)
     c = decision.shape[1]

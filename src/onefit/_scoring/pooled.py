@@ -11,6 +11,10 @@ from sklearn.utils.metaestimators import available_if
 
 from onefit._typing import Array, Index
 
+# Predictions of a constant model, as of balanced classes, differ by rounding alone: they are ties, of which
+# that would make an order, and of it any area under the ROC curve.
+DECIMALS, BITS = 12, 40
+
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
@@ -45,6 +49,19 @@ class Pooled:
         )
 
     @property
+    def ranked(self) -> Array:
+        """Decision functions with their ties: (r,) or (r, c)."""
+        return np.round(self.decision, DECIMALS)
+
+    @property
+    def probabilities(self) -> Array | None:
+        """Those of classes with their ties, to the same share of each, where there are some: (r, c)."""
+        if self.classes is None or self.method != "predict_proba":
+            return None
+        digits, powers = np.frexp(self.predictions)
+        return np.ldexp(np.round(np.ldexp(digits, BITS)), powers - BITS)
+
+    @property
     def shares(self) -> Array:
         """Weights with sum one: (r,)."""
         weights = np.ones(len(self.predictions)) if self.weights is None else self.weights
@@ -65,8 +82,7 @@ def stand_in(pooled: Pooled) -> BaseEstimator:
     """What a scorer takes for the fitted estimator; its rows are numbers of rows."""
     if pooled.classes is None:
         return _PooledRegressor(pooled.predictions)
-    probabilities = pooled.predictions if pooled.method == "predict_proba" else None
-    return _PooledClassifier(probabilities, pooled.decision, np.asarray(pooled.classes))
+    return _PooledClassifier(pooled.probabilities, pooled.ranked, np.asarray(pooled.classes))
 
 
 @dataclass(eq=False, repr=False)

@@ -105,6 +105,11 @@ class Fit:
         return self.problem.penalty.has_kinks(self.coef.shape)
 
     @property
+    def is_smooth(self) -> bool:
+        """Whether loss and penalty have neither kinks nor jumps, so that no pattern can change."""
+        return not self.is_kinked and self.problem.loss.is_smooth
+
+    @property
     def strengths(self) -> tuple[Array, Array]:
         """ℓ1 and ℓ2 strengths of a penalty that treats every coefficient on its own: each of their shape."""
         return self.problem.separable.strengths(self.coef.shape)

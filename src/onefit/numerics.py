@@ -25,7 +25,8 @@ EXACT = 1e-5
 # few rows carry may never be drawn, and iterations may end beside an optimum.
 RESOLUTION = 1e-3
 
-# A row is "flagged" when it may be off by more than this share of the spread of the linear predictors.
+# A row is "flagged" when its prediction may be off by more than this share of the spread of the responses: 1
+# of probabilities, 2 between margins.
 FLAGGED = 0.01
 
 # Largest exponent whose exponential is a number that can still be multiplied.

@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -248,11 +247,6 @@ class Subspace(Tangent):
         equal = np.ptp(l2) == 0  # and the basis is orthonormal
         curved = l2[0] * np.eye(self.size) if equal else _linalg.full_gram(self.basis, None, l2)
         return replace(self, gradient=self.gradient + l2 * coef, hessian=self.hessian + curved)
-
-    @cached_property
-    def components(self) -> Array:
-        """Bᵀ ∇P, the gradient along the free directions: (k,)."""
-        return _linalg.transposed_times(self.basis, self.gradient)
 
 
 def third_by_differences(tangent_at: Callable[[Array], Tangent], coef: Array, owed: Array) -> Array:

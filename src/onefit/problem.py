@@ -2,7 +2,7 @@
 
     minimise over (β, b):   Σ_i w_i ℓ(y_i, η_i) + P(β),      η = X β + b
 
-The loss is a sum, never a mean; other conventions are translated once, in the adapters.
+The loss is a sum, never a mean; other conventions are translated once, in the readers.
 """
 
 from __future__ import annotations

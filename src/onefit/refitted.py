@@ -157,9 +157,8 @@ def by_refits(
         return result
     draws = np.full(len(folds), -1)
     draws[drawn.rows] = np.arange(len(drawn.rows))
-    order = np.argsort(folds.rows, kind="stable") if folds.is_partition else np.arange(len(folds.rows))
-    own = np.where(done, draws[folds.fold], -1)[order]
-    rough = thought[order]
+    own = np.where(done, draws[folds.fold], -1)[folds.order]
+    rough = thought[folds.order]
     decision, chances = _as_decision(rough, metric.method), drawn.probabilities
     sampled = SampledPredictions(rough, decision, own, chances, has_seen=predictions is None)
     return replace(_by_audit(result, correct(means, drawn, exact, totals), len(folds)), sampled=sampled)
@@ -199,8 +198,7 @@ def _estimate(
     done : bool array
         Which of ``folds.rows`` were refitted.
     """
-    order = np.argsort(folds.rows, kind="stable") if folds.is_partition else np.arange(len(folds.rows))
-    rows = folds.rows[order]
+    order, rows = folds.order, folds.rows[folds.order]
     weights = (np.ones(folds.n) if sample_weight is None else sample_weight)[rows]
     value, std_error = mean_and_error(*clustered(losses[order], weights, rows))
     return RiskEstimate(

@@ -2,7 +2,7 @@
 
 One Newton step is the refit as long as the loss is squared and no coefficient changes its sign.  Rows for
 which some do are solved anew, of a squared loss (``patterns``); how far others may be off follows from what
-the step leaves of the subgradient and from the curvature of the loss (``leave_out.prove``).
+the step leaves of the subgradient and from the curvature of the loss (``leave_out.step_bounds``).
 
 The step keeps the signs of the fit.  Coefficients that it takes through zero are put back there, and what
 then is left of the smallest subgradient r of the left-out problem bounds the distance to its solution: with A
@@ -341,7 +341,7 @@ class ChosenStrength:
         return StepJudge.of(self.quadratic, coef, models.penalties[0], models, 0, judge.root.dtype)
 
     def _bounds(self, X: Array, left: Left, weights: Array) -> Array:
-        """As ``leave_out.prove.bound_steps``; infinite where nothing is known."""
+        """As ``leave_out.step_bounds.bound_steps``; infinite where nothing is known."""
         R, judge = self.path.models.loss.self_concordance(), self.path.judges[0]
         if R is None or self.path.models.loss.jumps:
             return np.full(len(left.eta), np.inf)

@@ -163,7 +163,7 @@ def _scale(ridge: Array, least: float, variances: Array) -> Array:
 def has_average(fit: Fit) -> bool:
     """Whether there is such a curvature: of coupled outputs with a ridge on all columns."""
     problem = fit.problem
-    is_smooth = problem.is_coupled and problem.loss.is_smooth and not fit.is_kinked
+    is_smooth = problem.is_coupled and fit.is_smooth
     has_ridge = is_smooth and _linalg.has_columns(problem.X) and isinstance(fit.tangent, Coordinates)
     return has_ridge and bool(fit.tangent.support.all())
 

@@ -96,14 +96,18 @@ class Pinned(WrappedScalar):
 
     def leave(self, rows: Index, gradients: Direction) -> Direction:
         coef, intercept = self.solve(gradients)
-        for place in np.flatnonzero(np.isin(rows, self.pins)):
-            pin = int(np.searchsorted(self.pins, rows[place]))
-            step = self._steps[pin] * gradients.intercept[place]
-            coef[..., place], intercept[place] = (
-                self.lift.coef[:, pin] * step,
-                self.lift.intercept[pin] * step,
-            )
+        places, own = self._pinned(rows)
+        steps = self._steps[own] * gradients.intercept[places]
+        coef[..., places], intercept[places] = (
+            self.lift.coef[:, own] * steps,
+            self.lift.intercept[own] * steps,
+        )
         return Direction(coef, intercept)
+
+    def _pinned(self, rows: Index) -> tuple[Index, Index]:
+        """Places of the pinned ones among some rows, and their numbers among the pins."""
+        places = np.flatnonzero(np.isin(rows, self.pins))
+        return places, np.searchsorted(self.pins, rows[places])
 
     def hold(self, gradient: Direction) -> Array:
         """Duals with which the pinned rows hold against a gradient: (v,)."""
@@ -115,10 +119,9 @@ class Pinned(WrappedScalar):
         That of a pinned row that leaves is minus what it was.
         """
         change = self._pin_inverse @ (self._columns[rows].T * slopes)
-        for place in np.flatnonzero(np.isin(rows, self.pins)):
-            pin = int(np.searchsorted(self.pins, rows[place]))
-            change[:, place] = -self._pin_inverse[:, pin] * self._steps[pin] * slopes[place]
-            change[pin, place] = -slopes[place]
+        places, own = self._pinned(rows)
+        change[:, places] = -self._pin_inverse[:, own] * self._steps[own] * slopes[places]
+        change[own, places] = -slopes[places]
         return change
 
     def amiss(self, rows: Index, gradient: Direction | None, beside: Array) -> Array:
@@ -134,10 +137,9 @@ class Pinned(WrappedScalar):
         """
         lifts, off = np.abs(self.lifted_rows[rows]), np.zeros(len(rows))
         against = np.zeros_like(beside) if gradient is None else self.hold(gradient)
-        for place in np.flatnonzero(np.isin(rows, self.pins)):
-            pin = int(np.searchsorted(self.pins, rows[place]))
-            lifts[place] = np.abs(self.tension[pin]) * self._steps[pin]
-            off[place] = abs(against[pin, place]) * self._steps[pin]
+        places, own = self._pinned(rows)
+        lifts[places] = np.abs(self.tension[own]) * self._steps[own, None]
+        off[places] = np.abs(against[own, places]) * self._steps[own]
         return off + np.sum(lifts.T * beside, axis=0)
 
     def predict(self, direction: Direction) -> Array:

@@ -165,7 +165,7 @@ def takes_far_less(fit: Fit) -> bool:
     For smooth losses of one output that do not bend down, and penalties that curve every coefficient.
     """
     problem, tangent = fit.problem, fit.tangent
-    smooth = problem.loss.is_smooth and not problem.loss.is_quadratic and not fit.is_kinked
+    smooth = fit.is_smooth and not problem.loss.is_quadratic
     if not smooth or fit.coef.ndim > 1 or not _linalg.has_columns(problem.X) or not tangent.size:
         return False
     if not isinstance(tangent, Coordinates) or tangent.hessian[tangent.support].min() <= 0:

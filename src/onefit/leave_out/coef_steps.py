@@ -250,7 +250,6 @@ class _Unsettled:
     mark: Array  # (f,), norm that steps are held against
     waited: Array  # (f,), steps since
     mix: int  # steps that are mixed
-    patience: int
     seen: Sequence[ChordStep] = ()
 
     def count(self, norm: Array) -> None:
@@ -287,7 +286,6 @@ class _Unsettled:
             self.mark[keep],
             self.waited[keep],
             self.mix,
-            self.patience,
             seen,
         )
 
@@ -363,7 +361,7 @@ def steps_in_coefficients(
     rows = _Passes.of(refits.fit, f, far, in_single=in_single)
     unseen = np.full(f, np.inf)
     waited = np.zeros(f)
-    moving = _Unsettled(refits, without, close, np.arange(f), start, unseen, unseen, waited, mix, patience)
+    moving = _Unsettled(refits, without, close, np.arange(f), start, unseen, unseen, waited, mix)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for _ in range(max_steps):
             gradient, travelled = rows.seen(moving.refits, moving.at)

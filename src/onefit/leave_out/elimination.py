@@ -162,11 +162,9 @@ class Elimination(NamedTuple):
         return np.where(self.inside[at], self.l1[at] * self.sign[at], 0.0)
 
     def of(self, which: Index | slice) -> Elimination:
-        """Those of some problems."""
-        return self if self.is_shared else self.each(which)
-
-    def each(self, which: Index | slice) -> Elimination:
-        """Some of them, one after the other: a problem each."""
+        """Those of some problems, each with its own columns where these differ."""
+        if self.is_shared:
+            return self
         columns = self.inside[:, which], self.sign[:, which], self.l1[:, which]
         return Elimination(*columns, self.responses, self.at[which])
 

@@ -1,11 +1,11 @@
 """What rows would be predicted without themselves: one engine for rows, groups, folds and splits.
 
 Stages, each with a proof of how far its values may be off: one Newton step for all sets (``step``,
-``blocks``, ``dual``), bounds and exact patterns (``prove``, ``patterns``), repeated steps for all sets that
-need them (``chords``, ``proximal``), exact paths (``follow``), and solving anew (``refit``).  They are taken
-until the risk is known to ``max_error`` of its standard errors.  Where no stage affords that, or where no
-pattern can change and a few sets take less time, a sample of the sets is solved instead, and corrects the
-mean (``sample``).  To compare strengths, some of the rows do.
+``blocks``, ``dual``), bounds and exact patterns (``step_bounds``, ``prove``, ``patterns``), repeated steps
+for all sets that need them (``chords``, ``proximal``, ``led_rows``), exact paths (``follow``), and solving
+anew (``refit``).  They are taken until the risk is known to ``max_error`` of its standard errors.  Where no
+stage affords that, or where no pattern can change and a few sets take less time, a sample of the sets is
+solved instead, and corrects the mean (``sample``).  To compare strengths, some of the rows do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from onefit.fit import Fit
 from onefit.leave_out.draws import NEGLIGIBLE
 from onefit.leave_out.follow import cost as following
 from onefit.leave_out.follow import has_paths
-from onefit.leave_out.frame import FEWEST, Frame, is_regular
+from onefit.leave_out.frame import FEWEST, Frame
 from onefit.leave_out.leads import Leads
 from onefit.leave_out.parts import tell_by_parts
 from onefit.leave_out.patterns import step_is_exact
@@ -87,7 +87,7 @@ def leave_out(
         Seconds of these that bounds may take where a sample can follow: all of them by default.  Where it is
         given the mean is what matters, and fits with kinks are told by fits without parts of the rows where
         that takes less than single rows.
-    apart : (n,) array, optional
+    apart : (n,) or (n, c) array, optional
         Predictors without parts of the rows, by ``factor_free.parts_of``, that are at hand; NaN elsewhere.
     progress : callable, optional
         Called with the number of sets solved anew and their total.
@@ -239,7 +239,7 @@ def affordable_for(fit: Fit, max_error: float = KNOWN) -> float:
 
 def cost_of_telling(fit: Fit, sets: Folds | None) -> float:
     """Seconds of a sample that tells the risk, where no pattern can change, about; else without end."""
-    return max(UNNOTICED, FEWEST * cost_of_chords(fit, sets).seconds) if is_regular(fit) else np.inf
+    return max(UNNOTICED, FEWEST * cost_of_chords(fit, sets).seconds) if fit.is_smooth else np.inf
 
 
 def affords_all(fit: Fit) -> bool:

@@ -61,7 +61,7 @@ def goes_by_column(fit: Fit) -> bool:
 
 def go_together(fit: Fit) -> bool:
     """Whether fits without some rows each go on together from the one with all, by a factor for some fits."""
-    if fit.is_kinked or not fit.problem.loss.is_smooth or not goes_by_coefficients(fit):
+    if not fit.is_smooth or not goes_by_coefficients(fit):
         return False
     apart = apart_cost(fit) + Work(calls=USUAL_STEPS * IN_A_SOLVER).seconds
     return Seconds.of(fit).factored / FITS + PARTS * together_cost(fit) < USUAL_TENTHS * apart

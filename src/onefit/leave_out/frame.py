@@ -1,20 +1,18 @@
 """The sets of which a sample is drawn, and what it says about the mean.
 
 A set is drawn with probability in proportion to what it may change: its bound, and where there is none the
-change that its step makes, or the largest finite bound if that is more.  Those of the largest effect are
-taken for certain.  The difference estimator (``draws``) gives the mean and its 95 % interval, whatever the
-approximation is worth.
+change that its step makes, or the largest finite bound if that is more; where no pattern can change, no more
+than the farthest end of its step would.  Those of the largest effect are taken for certain.  The difference
+estimator (``draws``) gives the mean and its 95 % interval, whatever the approximation is worth.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from onefit._typing import Array, Index, Mask
-from onefit.fit import Fit
 from onefit.leave_out.draws import (
     AT_A_LOOK,
     NEGLIGIBLE,
@@ -69,7 +67,7 @@ class Frame(NamedTuple):
         own, bound = own[sets], own[sets] / np.maximum(weights, TINY)
         losses = _means(found, yardstick, found.eta)[sets]
         frame = cls(state, yardstick, found, state.rough, sets, own, rest, weights, losses, bound, lengths)
-        if not is_regular(found.fit) or state.estimate is not None:  # where leverages are off, too
+        if not found.fit.is_smooth or state.estimate is not None:  # where leverages are off, too
             return frame._replace(losses=_finite(losses), effect=frame._of_steps())
         if lengths is not None:
             frame = frame._replace(losses=frame._after(lengths))
@@ -116,14 +114,17 @@ class Frame(NamedTuple):
 
     def spared(self, room: float) -> int:
         """Sets that a sample with the lengths of the steps spares, about."""
-        expected = partial(expected_spread, self.effect, self.weights)
-        return min(size_for(room, expected, FEWEST, self.size) - FEWEST, SPARED)
+        return min(size_for(room, self._expected, FEWEST, self.size) - FEWEST, SPARED)
+
+    def _expected(self, count: int) -> float:
+        """Error of a sample of so many sets, if they are as far off as is thought."""
+        return expected_spread(self.effect, self.weights, count)
 
     def asks_for_lengths(self, more: float) -> bool:
         """Whether so many more sets take longer than to find the lengths of steps, which are not known."""
         state, step = self.state, self.state.step
         known = self.lengths is not None or step is None or state.estimate is not None
-        if known or not is_regular(state.fit):
+        if known or not state.fit.is_smooth:
             return False
         assert step is not None
         return more * self.each > cost_of_lengths(state.fit, step.curvature, self._stepped.size).seconds
@@ -210,14 +211,12 @@ class Frame(NamedTuple):
 
     def off(self, drawn: Draw, share: float) -> float:
         """How many times as far off sets are as was thought, by those drawn."""
-        expected = expected_spread(self.effect, self.weights, len(drawn.rows))
-        return self._expanded(drawn, share) / max(expected, TINY)
+        return self._expanded(drawn, share) / max(self._expected(len(drawn.rows)), TINY)
 
     def enough(self, off: float, room: float) -> int:
         """Sets to draw for an error of so much, where they are so many times as far off as is thought."""
-        expected = partial(expected_spread, self.effect, self.weights)
         wanted = room / off if off > 0 else np.inf
-        return size_for(wanted, expected, FEWEST, self.size)
+        return size_for(wanted, self._expected, FEWEST, self.size)
 
     def _change(self) -> Array:
         """By how much the loss of each set is not what it was before: (r,)."""
@@ -273,11 +272,6 @@ def _means(found: LeftOut, yardstick: Yardstick, eta: Array) -> Array:
     return np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0)
 
 
-def is_regular(fit: Fit) -> bool:
-    """Whether no pattern can change: then rows that were not drawn are like those that were."""
-    return not fit.is_kinked and fit.problem.loss.is_smooth
-
-
 def _solved_since(before: LeftOut, now: LeftOut) -> tuple[Mask, Array]:
     """Values of sets that were solved since, and how far they were off before: (t,), (t,)."""
     numbers = np.setdiff1d(np.union1d(now.stepped, now.anew), np.union1d(before.stepped, before.anew))
@@ -292,7 +286,7 @@ def _step_error(before: LeftOut, now: LeftOut) -> float:
     """Largest share of its step by which a value was off of which nothing was known, where that tells."""
     own, off = _solved_since(before, now)
     own &= ~np.isfinite(before.bounds)
-    if not is_regular(before.fit) or np.count_nonzero(own) < FEWEST // 2:
+    if not before.fit.is_smooth or np.count_nonzero(own) < FEWEST // 2:
         return np.inf
     step = _moved(before, before.eta - before.fit.eta[before.rows])
     return float(np.max(off[own] / np.maximum(step[own], TINY)))

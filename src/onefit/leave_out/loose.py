@@ -37,7 +37,7 @@ from onefit.leave_out.vertex import may_be_tied
 from onefit.losses import PiecewiseLinear, PiecewiseLoss
 from onefit.numerics import CERTIFIED, ON_BOUND, TINY
 from onefit.penalties import Polyhedral, SeparablePenalty
-from onefit.solvers.stationary import holds_strictly, least_sizes, sizes_of_gradients
+from onefit.solvers.stationary import holds_strictly, sizes_at
 
 
 class FlatBottom(NamedTuple):
@@ -285,8 +285,7 @@ def _is_strict(fit: Fit) -> bool:
     """Whether kinks hold by more than rounding what is not free."""
     free = fit.free_gradient  # what solvers leave of it
     gradient = (fit.loss_gradient - free)[:, None]
-    size = sizes_of_gradients(fit.problem, gradient, np.array([np.linalg.norm(fit.gradient)]))
-    size = np.maximum(size, least_sizes(fit)[:, None])
+    size = sizes_at(fit, gradient)
     return bool(holds_strictly(fit, fit.coef[:, None], gradient, size)[0])
 
 

@@ -36,7 +36,8 @@ def tell_by_parts(state: State, yardstick: Yardstick, apart: Array | None = None
     """Correct the mean by a sample beside fits without tenths, where that takes less; whether it did.
 
     Where half of the rows would not tell what was asked for, an error that users need no warning of will do.
-    ``apart`` are the predictors without those tenths that were left out before, NaN elsewhere: (n,).
+    ``apart`` are the predictors without those tenths that were left out before, NaN elsewhere: (n,) or
+    (n, c).
     """
     frame = np.flatnonzero(wanting(state.errors(), state.room))
     if not _pays(state, frame.size):

@@ -14,7 +14,7 @@ from onefit._linalg import FewerColumns
 from onefit._typing import Array, Index, Mask, Sets
 from onefit.fit import Fit
 from onefit.leave_out.sets import Folds
-from onefit.numerics import CERTIFIED, LEAST_SLACK, LITTLE_SLACK
+from onefit.numerics import CERTIFIED, LITTLE_SLACK
 from onefit.problem import Problem
 
 
@@ -199,11 +199,6 @@ class LeftOut:
         solved = {i: one._replace(coef=fewer.coefficients(one.coef)) for i, one in self.solved.items()}
         return replace(self, fit=fit, solved=solved)
 
-    @property
-    def strained(self) -> Mask:
-        """Values of which nothing is known and whose step divides by next to nothing: (t,)."""
-        return (self.slack < LEAST_SLACK)[self.fold] & ~np.isfinite(self.bounds)
-
     def stepped_once(self, iterated: Iterable[int]) -> Mask:
         """Values after a first step alone, where besides what is told here these sets were iterated: (t,)."""
         done = [self.stepped, self.anew, self.pivoted, self.failed, np.array([*iterated], dtype=np.intp)]
@@ -245,12 +240,10 @@ class LeftOut:
             return slice(k, k + 1)
         return self.sets.place(k)
 
-    @cached_property
+    @property
     def order(self) -> Index | slice:
         """Order of the values: that of the rows, where each row is judged once."""
-        if self.sets is None or not self.sets.is_partition:
-            return slice(None)
-        return np.argsort(self.rows, kind="stable")
+        return slice(None) if self.sets is None else self.sets.order
 
 
 def joined(known: Index, more: Sequence[int] | Index) -> Index:

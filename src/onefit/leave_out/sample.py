@@ -15,7 +15,7 @@ from onefit import _linalg
 from onefit._typing import Array
 from onefit.fit import Fit
 from onefit.leave_out.draws import LOOKS, MOST, NEGLIGIBLE
-from onefit.leave_out.frame import FEWEST, Frame, is_regular
+from onefit.leave_out.frame import FEWEST, Frame
 from onefit.leave_out.probed import doubt_of_probes
 from onefit.leave_out.result import Correction, LeftOut
 from onefit.leave_out.row_order import random_order
@@ -36,7 +36,7 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
     frame = Frame.of(state, yardstick, state.room)
     frame = frame.measured() if frame.asks_for_lengths(frame.spared(room)) else frame
     most = max(frame.fewest, int(affordable / frame.each))
-    few = frame.size <= (FEWEST / MOST if is_regular(state.fit) else most)
+    few = frame.size <= (FEWEST / MOST if state.fit.is_smooth else most)
     if few or frame.asks_for_factor(frame.fewest):
         _solve_all(state, yardstick, affordable, rng)
         return

@@ -114,6 +114,11 @@ class Folds:
         """Whether every row is tested exactly once."""
         return len(self.rows) == self.n and len(np.unique(self.rows)) == self.n
 
+    @cached_property
+    def order(self) -> Index | slice:
+        """Order of the values: that of the rows, where each row is judged once."""
+        return np.argsort(self.rows, kind="stable") if self.is_partition else slice(None)
+
 
 def _out_of_order(removed: Sets, tested: Sets, n: int) -> Mask:
     """Folds that have to be looked at one by one: others than distinct rows that are removed and tested."""

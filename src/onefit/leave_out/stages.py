@@ -310,7 +310,7 @@ class State:
         self.found = replace(found, solved={**found.solved, **alone}, **known)
 
     def repeat_steps(self, which: Index) -> None:
-        """Repeat steps of a fit without kinks, all sets together."""
+        """Repeat steps with one factor, on the pattern of the fit, all sets together."""
         blocks = self.blocks if self.blocks is not None else self._singles
         self._repeat(blocks, np.setdiff1d(which, list(self.starts)), self._tol)  # once is enough
 

@@ -26,7 +26,7 @@ class Way(Enum):
     """How a set is refined."""
 
     ITERATE = auto()  # steps with one tableau, patterns included
-    LEAD = auto()  # steps with one factor for each set, patterns included
+    LEAD = auto()  # steps by the factor of the fit, each set on its own, patterns included
     FINER = auto()  # more of them, where nothing bounds what is left
     REPEAT = auto()  # steps with one factor
     FOLLOW = auto()  # along the exact path

@@ -248,7 +248,7 @@ class Permutation:
     L/L₀ + (1/T) Σ_t |1 − L_t/L₀|, with the training loss L of the fit, that of a constant model, and those
     of fits to T random permutations of the response; square roots of both for squared error, which is the
     criterion of Lounici, Meziani and Riu (2020, eq. 5).  Other losses, log-loss against the base rate among
-    them, are our extension.  For ``GradientSearchCV``.
+    them, are our extension.  For ``GradientSearchCV`` and ``evaluate``.
 
     Parameters
     ----------

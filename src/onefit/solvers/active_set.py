@@ -62,11 +62,6 @@ class ActiveSet(Support):
         Whether to fit the unpenalised ``b``.  It is profiled out by weighted centring.
     nonnegative : bool
         Whether coefficients are held at zero or above: then only columns that would raise theirs join.
-
-    Attributes
-    ----------
-    rounds : int
-        Number of rounds (one product ``X' r`` each) since construction.
     """
 
     def __init__(
@@ -81,7 +76,7 @@ class ActiveSet(Support):
         super().__init__(X, y, weights, fit_intercept=fit_intercept)
         self._nonnegative = nonnegative
         self._barred, self._set_aside = np.zeros((2, self._l1.size), dtype=np.bool_)
-        self.rounds = self._unresolved = 0
+        self._unresolved = 0
 
     def start_at(self, coef: Array, l1: Array) -> None:
         """Begin on the support of coefficients that are near the optimum for some strengths."""
@@ -232,7 +227,6 @@ class ActiveSet(Support):
 
     def _violators(self) -> Index:
         """Columns outside the support whose correlation exceeds their strength, worst first."""
-        self.rounds += 1
         allowed = self._l1 * (1 + _EXCESS) + self._rounding(self._beta)
         excess = self._pulls() - allowed
         excess[self.support] = -1.0

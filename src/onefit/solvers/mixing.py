@@ -14,7 +14,7 @@ import numpy as np
 
 from onefit._typing import Array, Index
 
-MIXED = 3  # steps that are worth it: more take longer than they save
+MIXED = 3  # steps that are worth it where each is as long as the rows: more take longer than they save
 LEAVE = 0.25  # share of problems that are done before these are left behind: others are copied for that
 DEPENDENT = 1e-12  # of differences of length one: an eigenvalue below it tells nothing
 

@@ -2,8 +2,8 @@
 
 In the orthant of the current signs the objective is smooth.  A Newton step on the free coordinates,
 followed back into the orthant, either stays on the pattern (and then converges quadratically) or drops
-coordinates that reach zero; coordinates at zero whose optimality condition fails enter.  Each step needs
-the factor of the curvature that leave-one-out needs at the end, so a solution comes with its factor.
+coordinates that reach zero; coordinates at zero whose optimality condition fails enter.  A step may go by the
+factor of one before; the last has its own, which leave-one-out needs, so that a solution comes with it.
 """
 
 from __future__ import annotations

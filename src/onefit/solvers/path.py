@@ -96,7 +96,7 @@ class Moves:
     def take(self, fit: Fit) -> None:
         """Take in the next fit."""
         new = [(fit.coef, fit.intercept, fit.eta)]
-        if not fit.is_kinked and fit.problem.loss.is_smooth:
+        if fit.is_smooth:
             for before in self.differences[:HIGHEST]:
                 (coef, level, eta), (own, levels, etas) = new[-1], before
                 new.append((coef - own, level - levels, eta - etas))

@@ -180,6 +180,6 @@ class _Model:
 
 
 def bend(fit: Fit, share: float = 1.0) -> Array:
-    """Second derivatives of the rows; where they jump, at least a share of the largest near: (n,)."""
+    """Second derivatives of the rows; where they jump, at least ``share`` of a squared hinge's, 2: (n,)."""
     problem = fit.problem
     return np.maximum(fit.hessian, problem.weights * (0.0 if problem.loss.is_smooth else 2.0 * share))

@@ -18,8 +18,8 @@ STATIONARY = 1e-7  # excess of a gradient, relative to its size, that is none
 
 def is_stationary(fit: Fit) -> bool:
     """Whether minus the gradient of the loss is a subgradient of the penalty, in columns of any size."""
-    gradient, steepest = fit.loss_gradient[:, None], np.array([np.linalg.norm(fit.gradient)])
-    size = np.maximum(sizes_of_gradients(fit.problem, gradient, steepest), least_sizes(fit)[:, None])
+    gradient = fit.loss_gradient[:, None]
+    size = sizes_at(fit, gradient)
     return bool(fit.problem.penalty.is_stationary(fit.coef[:, None], gradient, STATIONARY, size)[0])
 
 
@@ -47,6 +47,12 @@ def holds_strictly(fit: Fit, coef: Array, gradient: Array, size: Array) -> Mask:
         return np.all([penalty.is_stationary(coef, end, STATIONARY, size) for end in ends], axis=0)
     middle = tangent.gradient[:, None] + ridge * (coef - fit.coef[:, None])
     return penalty.is_stationary(coef, gradient + INSIDE * (gradient + middle), STATIONARY, size)
+
+
+def sizes_at(fit: Fit, gradient: Array) -> Array:
+    """Sizes of a gradient (p, 1) at a fit, of which rounding and what solvers leave are shares: (p, 1)."""
+    steepest = np.array([np.linalg.norm(fit.gradient)])
+    return np.maximum(sizes_of_gradients(fit.problem, gradient, steepest), least_sizes(fit)[:, None])
 
 
 def least_sizes(fit: Fit) -> Array:

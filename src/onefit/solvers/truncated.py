@@ -177,7 +177,7 @@ class Seconds(NamedTuple):
         size = coordinates(fit) if problem.is_coupled else fit.tangent.size // factors
         k = max(1, size) if problem.is_coupled else min(max(1, size), n)
         factored = cost.newton_step(n, 0, k, problem.n_coupled).times(factors).seconds
-        if fit.is_kinked or not problem.loss.is_smooth or problem.loss.is_quadratic:
+        if not fit.is_smooth or problem.loss.is_quadratic:
             return cls(np.inf, 0.0, np.inf, factored)
         stored = _linalg.as_columns(problem.X).n_stored if _linalg.has_columns(problem.X) else n * n
         product = cost.product_with_curvature(n, stored, outputs).seconds
@@ -279,8 +279,8 @@ def approach(start: Fit, solve: Solve, near: float = NEAR, most: float = np.inf)
         size = roughly.inner(fit.problem, gradient)
         first = min(first, size)
         loosely = min(ROUGHLY, np.sqrt(max(size, 0.0) / first)) if first > 0 else ROUGHLY
-        direction, products = _conjugate(fit, gradient, roughly, solve, loosely, most - spent)
-        spent += products
+        found, products = _conjugate(fit, gradient, roughly, solve, loosely, most - spent)
+        direction, spent = Direction(-found.coef, -found.intercept), spent + products
         decrement, close = -direction.inner(fit.problem, gradient), near**2 * abs(fit.objective)
         is_last = 0 < decrement <= close
         small = decrement <= 1e-12 * abs(fit.objective)
@@ -306,13 +306,13 @@ def answered(
     """K⁻¹ times a gradient, to such an error in the norm of the preconditioner; and whether it is."""
     most = min(MOST_PRODUCTS, most)
     found, products = _conjugate(fit, gradient, solve(gradient), solve, loosely, most)
-    return Direction(-found.coef, -found.intercept), products < most
+    return found, products < most
 
 
 def _conjugate(
     fit: Fit, gradient: Direction, roughly: Direction, solve: Solve, loosely: float, most: float
 ) -> tuple[Direction, int]:
-    """Minus K⁻¹ gradient, to an error of ``loosely`` in the norm of the preconditioner; and the products."""
+    """K⁻¹ gradient, to an error of ``loosely`` in the norm of the preconditioner; and the products."""
     problem, times = fit.problem, Counted(_products(fit, roughly=loosely >= SINGLE))
     is_plain = _linalg.has_columns(problem.X)
     found, _ = conjugate_gradients_of_one(
@@ -324,7 +324,7 @@ def _conjugate(
         loosely,
         int(min(MOST_PRODUCTS, most)),
     )
-    return Direction(-found.coef, -found.intercept), times.count
+    return found, times.count
 
 
 def _products(fit: Fit, *, roughly: bool) -> Solve:

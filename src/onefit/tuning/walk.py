@@ -74,7 +74,7 @@ def search_path(
 
 def _has_own_factor(fit: Fit) -> bool:
     """Whether the curvature of a solution is its own: others are valid until the path goes on."""
-    return fit.problem.loss.is_smooth and not fit.problem.loss.is_quadratic and not fit.is_kinked
+    return fit.is_smooth and not fit.problem.loss.is_quadratic
 
 
 def _in_the_middle(solution: Solution) -> Solution:

@@ -17,6 +17,7 @@ from sklearn.linear_model import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
 
 import onefit
 from onefit.cost import is_tall
@@ -40,6 +41,7 @@ OTHERS = {
     "hinge": onefit.GeneralizedLinearLOO("hinge", alphas=5),
     **COUNTS,
 }
+QUANTILE = onefit.GeneralizedLinear("quantile", onefit.penalties.L2(1.0))
 SHAPES = {"wide": (20, 24), "few": (80, 6), "tall": (160, 8)}
 
 
@@ -308,3 +310,29 @@ def test_left_out_values_where_the_columns_lie(name, p, store):
     np.testing.assert_allclose(
         there.predictions, here.predictions, atol=1e-6 * np.abs(here.predictions).max()
     )
+
+
+@pytest.mark.parametrize("level", [2.0**14, 2.0**20])
+@pytest.mark.parametrize("model", [SVR(kernel="linear", C=0.1, tol=1e-10), QUANTILE], ids=["SVR", "quantile"])
+def test_a_level_of_the_response_is_taken_up_by_the_intercept(model, level):
+    """Ties of kinks, and how far an intercept may move at no cost, are told beside the spread of the rows."""
+    for seed in (5, 24):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(30, 5))
+        y = np.round((X[:, 0] + rng.normal(size=30)) * 256) / 256  # to which a power of two adds exactly
+        here, there = (
+            onefit.loo(clone(model).fit(X, y + added), X, y + added, exact=True) for added in (0.0, level)
+        )
+        np.testing.assert_allclose(there.decision - level, here.decision, atol=1e-6)
+
+
+def test_which_strengths_cannot_be_told_apart_does_not_depend_on_the_order_of_rows():
+    """Strengths at the end of a path are one model: their differences are rounding."""
+    rng = np.random.default_rng(19)
+    X, _, y = rng.normal(size=(40, 8)), rng.normal(size=40), rng.normal(size=40)
+    sets = []
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(40)
+        sets.append(onefit.RidgeLOO().fit(X[order], y[order]).confidence_set_)
+    assert {len(one) for one in sets} == {len(sets[0])}
+    np.testing.assert_allclose(np.array(sets), np.broadcast_to(sets[0], (4, len(sets[0]))), rtol=1e-9)

@@ -44,6 +44,10 @@ LITTLE_SLACK = 0.2
 # fits are solved to a thousandth of it, and copies of an active column sit on the bound but for rounding.
 ON_BOUND = 1e-8
 
+# Share of a level that values have in common beside which the distances between them are no longer seen: a
+# hundred thousand times what rounding is, where ties are told by ``ON_BOUND`` of the result.
+OF_LEVEL = 1e-3
+
 # Distance from the ends of a kink, relative to the largest slope, to which duals are moved where they may be
 # anywhere: far from what is none, and near enough for many of them to have it together.
 INSIDE = 1e-4
@@ -67,10 +71,19 @@ def length_of(squares: Array | float) -> Array:
     return np.asarray(np.sqrt(np.abs(squares)))
 
 
+def spread(values: Array) -> float:
+    """How far values are from each other, or a share of the largest: what is small beside them.
+
+    A level that all of them have in common, which an intercept takes up, makes nothing small.
+    """
+    if values.size == 0:
+        return 0.0
+    return float(max(np.ptp(values), OF_LEVEL * np.abs(values).max()))
+
+
 def size_of_kinks(kinks: Array) -> float:
-    """What rounding in linear predictors beside kinks is relative to: the largest of them that has an end."""
-    sizes = np.abs(kinks)
-    return float(np.max(sizes[np.isfinite(sizes)], initial=0.0)) or 1.0
+    """What rounding in linear predictors beside kinks is relative to: the spread of those with an end."""
+    return spread(kinks[np.isfinite(kinks)]) or 1.0
 
 
 def size_of_duals(duals: Array, widest: float, moving: float) -> float:

@@ -343,3 +343,11 @@ def test_counts_have_no_dispersion_of_their_own():
     changes = np.column_stack([est.coef() - model.coef_, est.intercept() - model.intercept_])
     expected = np.sum((changes @ Z.T) ** 2 * mean, axis=1) / est.effective_df
     np.testing.assert_allclose(est.influence().cooks_distance, expected, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["plus", "minmax"])
+def test_too_few_rows_for_a_coverage_have_no_ends(method):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(8, 2)), rng.normal(size=8)
+    est = onefit.loo(Ridge().fit(X, y), X, y)
+    np.testing.assert_array_equal(est.interval(X[:1], 0.95, method), [[-np.inf, np.inf]])

@@ -35,7 +35,7 @@ from onefit.leave_out.optima import SAME, Optima, null_space
 from onefit.leave_out.straight_rows import around, bends, ends_of_pieces, held_rows
 from onefit.leave_out.vertex import may_be_tied
 from onefit.losses import PiecewiseLinear, PiecewiseLoss
-from onefit.numerics import CERTIFIED, ON_BOUND, TINY
+from onefit.numerics import CERTIFIED, ON_BOUND, TINY, spread
 from onefit.penalties import Polyhedral, SeparablePenalty
 from onefit.solvers.stationary import holds_strictly, sizes_at
 
@@ -63,8 +63,7 @@ def flat_bottom(fit: Fit) -> FlatBottom | None:
     flat = ON_BOUND * float(np.abs(slopes).max(axis=1).sum())
     ends = order[[np.argmax(pull >= -flat), np.argmax(pull > flat)]]
     low, high = until[ends].tolist()
-    size = float(np.abs(fit.eta).max(initial=0.0)) + TINY
-    if not high - low > CERTIFIED * size:
+    if not high - low > CERTIFIED * (spread(fit.eta) + TINY):
         return None
     return FlatBottom(min(low, 0.0), max(high, 0.0), held[ends // fit.kinks.shape[1]])
 

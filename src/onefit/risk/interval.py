@@ -73,7 +73,8 @@ def plus(predictions: Array, residuals: Array, coverage: float, shares: Array | 
 def _minmax(predictions: Array, residuals: Array, coverage: float, shares: Array | None) -> Array:
     margin = _smallest(residuals[None], coverage, shares)
     low, high = (end(predictions, axis=1) for end in (np.min, np.max))  # nan where some fit is not known
-    return np.stack([np.nan_to_num(low - margin, nan=-np.inf), np.nan_to_num(high + margin, nan=np.inf)], -1)
+    ends = (low - margin, -np.inf), (high + margin, np.inf)
+    return np.stack([np.where(np.isnan(end), unknown, end) for end, unknown in ends], axis=-1)
 
 
 _BOUNDS = {"plus": plus, "minmax": _minmax}

@@ -190,7 +190,8 @@ def confidence_set(risks: Array, covariance: Array, n: int) -> Mask:
     n : int
         Rows with weight.
     """
-    errors = _errors_of_pairs(covariance)
+    least = np.nan_to_num(_same(covariance))  # differences of the same model are rounding
+    errors = np.maximum(_errors_of_pairs(covariance), least)
     rises = risks[:, None] - risks
     statistics = _normal(np.nan_to_num(_ratio(rises, errors)).max(axis=1, initial=0.0), n)
     one, every = ndtri(CONFIDENCE), -ndtri((1.0 - CONFIDENCE) / max(len(risks) - 1, 1))

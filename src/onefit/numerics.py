@@ -72,13 +72,13 @@ def length_of(squares: Array | float) -> Array:
 
 
 def spread(values: Array) -> float:
-    """How far values are from each other, or a share of the largest: what is small beside them.
+    """How far values are from their middle, or a share of the largest: what is small beside them.
 
     A level that all of them have in common, which an intercept takes up, makes nothing small.
     """
     if values.size == 0:
         return 0.0
-    return float(max(np.ptp(values), OF_LEVEL * np.abs(values).max()))
+    return float(max(0.5 * np.ptp(values), OF_LEVEL * np.abs(values).max()))
 
 
 def size_of_kinks(kinks: Array) -> float:

@@ -316,12 +316,12 @@ def test_the_header_may_take_several_lines(tmp_path, capsys, header):
             ("--task", "binary"),
             "column 'y' is 1.8e+308, too large to compute with, in row 70",
         ),
-        ("y", "#DIV/0!", (), "target 'y' holds numbers, but '#DIV/0!' in row 70: correct it"),
+        ("y", "#ERR", (), "target 'y' holds numbers, but '#ERR' in row 70: correct it"),
         (
             "y",
-            "#DIV/0!",
+            "#ERR",
             ("--model", "lasso"),
-            "target 'y' holds numbers, but '#DIV/0!' in row 70: correct it",
+            "target 'y' holds numbers, but '#ERR' in row 70: correct it",
         ),
         (
             "y",

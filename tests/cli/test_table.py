@@ -194,6 +194,18 @@ class TestSplit:
         assert why["clock"].startswith("holds times of day: write them as hours")
         assert why["day"].startswith("holds dates in more than one format")
 
+    def test_cells_that_make_a_column_text_are_named_where_it_leaves(self, frame, tmp_path):
+        n = len(frame)
+        numbers = [f"{value:.3f}" for value in np.random.default_rng(2).normal(size=n)]
+        slipped, units = ["<0.01", *numbers[1:]], [f"{value} kg" for value in numbers]
+        found = dict(split(frame.assign(slipped=slipped, weight=units), "price").dropped)
+        assert found["slipped"].startswith("holds numbers but for '<0.01': correct them")
+        assert found["weight"].startswith("holds numbers with a unit: write them as plain numbers")
+        frame.assign(cell=["#DIV/0!", *numbers[1:]]).to_csv(tmp_path / "t.csv", index=False)
+        read = read_table(tmp_path / "t.csv")
+        assert read["cell"].isna().sum() == 1
+        assert "cell" in split(read, "price").features
+
     def test_rows_without_target_leave(self, frame):
         frame.loc[[3, 7], "price"] = np.nan
         table = split(frame, "price")

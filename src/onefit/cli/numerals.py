@@ -14,7 +14,8 @@ import pandas as pd
 
 from onefit.cli.errors import columns_listed
 
-MISSING_MARKS = ("?", "-", "--", "—", "n.a.", "n. a.", "k.A.", "k. A.")  # beside those of pandas
+ERRORS = ("#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!")  # of spreadsheets
+MISSING_MARKS = ("?", "-", "--", "—", "n.a.", "n. a.", "k.A.", "k. A.", *ERRORS)  # beside those of pandas
 NEARLY = 0.9  # share of the rows or distinct cells that are numbers, from which on the others look like slips
 CURRENCY = r"[$€£¥₹₽₩]|(?:US\$|USD|EUR|GBP|CHF|JPY|CNY|kr|Fr\.|Rs\.?)(?=[\s\d-]|$)"
 SAME = {"US$": "$", "USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "Fr.": "CHF", "Rs": "₹", "Rs.": "₹"}

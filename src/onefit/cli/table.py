@@ -14,7 +14,7 @@ from pandas.api import types
 from onefit._typing import Array, Index
 from onefit.cli.dates import ISO_DATE
 from onefit.cli.errors import RowError, TableError, cited, columns_listed, listed, require_column
-from onefit.cli.numerals import read_numbers
+from onefit.cli.numerals import read_numbers, strays
 from onefit.cli.target import (
     are_counted,
     guess_task,
@@ -37,6 +37,7 @@ COUNTS, BY_NAME = "counts the rows", "looks like an identifier, by its name and 
 UNREAD = {
     r"\d{1,2}:\d{2}(:\d{2})?": "holds times of day: write them as hours, such as 13.5",
     r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}": "holds dates in more than one format: write all like 2024-01-31",
+    r"[+-]?[\d.,]+ [A-Za-zµ°/²³]{1,8}": "holds numbers with a unit: write them as plain numbers",
 }
 
 
@@ -348,14 +349,7 @@ def _identifies(column: pd.Series) -> str:
     """Return why a column looks like a row identifier, or nothing."""
     kind, present = kind_of(column), column.dropna()
     if kind == "text" and not types.is_bool_dtype(present):
-        counts = present.astype(str).value_counts()
-        least = rare_below(len(column))
-        if counts.iloc[0] >= least:
-            return ""
-        for pattern, what in UNREAD.items():
-            if counts.index.str.fullmatch(pattern).all():
-                return what
-        return f"looks like an identifier: no value occurs {least} times"
+        return _rarely_repeats(column)
     if kind != "number" or len(present) < len(column) or not present.is_unique:
         return ""
     values = present.to_numpy(np.float64)
@@ -363,6 +357,21 @@ def _identifies(column: pd.Series) -> str:
         return COUNTS
     named = IDENTIFIER.fullmatch(str(column.name)) and is_whole(values)
     return BY_NAME if named else ""
+
+
+def _rarely_repeats(column: pd.Series) -> str:
+    """Return what a column of text may be in which every value is rare, or nothing."""
+    counts = column.dropna().astype(str).value_counts()
+    least = rare_below(len(column))
+    if counts.iloc[0] >= least:
+        return ""
+    for pattern, what in UNREAD.items():
+        if counts.index.str.fullmatch(pattern).all():
+            return what
+    if slips := strays(column):
+        cells = listed([*map(repr, slips)], 3)
+        return f"holds numbers but for {cells}: correct them, or leave them empty"
+    return f"looks like an identifier: no value occurs {least} times"
 
 
 def rare_below(n: int) -> int:

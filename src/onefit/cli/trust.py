@@ -12,7 +12,6 @@ from onefit.cli.words import constant_name, new_rows, scored
 from onefit.displays.strengths import strengths_of
 from onefit.numerics import EXACT
 from onefit.risk.audit import Audit
-from onefit.risk.estimate import RiskEstimate
 from onefit.risk.presentation import to_the_error
 from onefit.wording import MOST_DIGITS, counted, to_digits
 
@@ -198,7 +197,7 @@ def _about_the_best(comparison: Ranking) -> Iterator[str]:
     if comparison.cuts is None and len(comparison.classes) > 1:
         yield from _about_ranks(comparison)
     if comparison.cuts is None and comparison.best.estimate.flagged.size:
-        yield _about_flagged(comparison.best.estimate)
+        yield _about_flagged(comparison.best)
 
 
 def _about_too_good(comparison: Ranking) -> str:
@@ -241,8 +240,8 @@ def _about_ranks(comparison: Ranking) -> Iterator[str]:
         )
 
 
-def _about_flagged(est: RiskEstimate) -> str:
-    rows = est.flagged
+def _about_flagged(best: TunedModel) -> str:
+    est, rows = best.estimate, best.estimate.flagged
     share = float(est.losses[rows].sum() / max(est.losses.sum(), np.finfo(float).tiny))
     high = int(np.count_nonzero(est.leverages[rows] >= HIGH_LEVERAGE))
     changes = len(rows) - high
@@ -254,13 +253,19 @@ def _about_flagged(est: RiskEstimate) -> str:
         )
     parts = [
         f"{high} determine most of their own fit" if high else "",
-        f"leaving one of {changes} out may change which coefficients are zero" if changes else "",
+        _about_changes(changes, best) if changes else "",
     ]
     return (
         f"{rows.size} of {len(est.losses)} rows are flagged ({share:.0%} of the risk): "
         f"{', '.join(part for part in parts if part)}; their values are one step from the fit, not "
         "proven equal to a refit."
     )
+
+
+def _about_changes(count: int, best: TunedModel) -> str:
+    if np.any(best.model.coef_ == 0):
+        return f"leaving one of {count} out may change which coefficients are zero"
+    return f"leaving one of {count} out moves the fit farther than one step tells"
 
 
 def _about_ties(comparison: Ranking) -> Iterator[str]:

@@ -30,16 +30,17 @@ def loo_file(
     """Leave rows or groups out of a saved model, and tell."""
     with files.writable(out, force=force) as path:
         pipeline = saved.load(model_file)
-        source = read_like(file, asked, saved.card_of(pipeline), roles.target)
+        card = saved.card_of(pipeline)
+        source = read_like(file, asked, card, roles.target)
         with naming(file):
             table = _as_fitted(pipeline, source.frame, roles)
         with naming(file), Told().about("loo"):
             frame = features_of(pipeline, table.features)
             groups = None if table.groups is None else table.groups.to_numpy()
             est = loo(pipeline, frame, table.y, table.weights, groups, exact=exact, audit=audit, rng=0)
-        for note in (*source.notes, *other_units(source, saved.card_of(pipeline))):
+        for note in (*source.notes, *other_units(source, card)):
             say(f"note: {note}")
-        together = saved.card_of(pipeline).get("together")
+        together = card.get("together")
         if together and table.groups is None:
             say(
                 f"note: this model was tuned for {together}, and single rows are easier to predict: leave "

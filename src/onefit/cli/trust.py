@@ -124,12 +124,12 @@ def about_audit(comparison: Ranking) -> Iterator[str]:
         before = "the approximation" if cuts is None else "tuning"
         failed = f", {len(audit.failed)} of which failed" if audit.failed.size else ""
         is_sample = audit.interval[0] < audit.interval[1]
-        sure, whose = " at 95 %" if is_sample else "", "how far new data may be from that"
-        ends = f"The interval is for refits without every row in turn; {whose}" if is_sample else whose
+        sure = " at 95 %" if is_sample else ""
+        how = "The interval is for refits without every row in turn; how" if is_sample else "How"
         yield (
             f"Audit of {best.name}: left-out {comparison.audited_loss[0]} {interval(audit)}{sure}{new} by "
             f"{counted(audit.m, 'refit')} of the model with its preprocessing{failed}; {before} gave "
-            f"{to_digits(audit.approximate, 4)}. {ends[:1].upper()}{ends[1:]} is the ± of the table."
+            f"{to_digits(audit.approximate, 4)}. {how} far new data may be from that is the ± of the table."
         )
 
 

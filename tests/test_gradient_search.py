@@ -567,6 +567,20 @@ def test_stochastic_steps_lower_the_risk_and_repeat():
     assert np.any(one.best_params_["penalty__alpha"] != other.best_params_["penalty__alpha"])
 
 
+@pytest.mark.parametrize("seed", [5, 13, 25])
+def test_the_search_of_a_lasso_finds_the_lowest_of_its_valleys(seed):
+    """Each column that enters may leave a valley behind: they lie closer than a factor of two."""
+    rng = np.random.default_rng(seed)
+    n, p = int(rng.choice([30, 50, 80])), int(rng.choice([5, 15, 40]))
+    X = rng.normal(size=(n, p))
+    size = rng.choice([0.3, 1.0])
+    y = size * (X[:, 0] + 0.5 * X[:, 1]) + rng.normal(size=n)
+    found = GradientSearchCV(Lasso(), {"alpha": (1e-3, 3.0)}).fit(X, y)
+    grid = np.geomspace(0.02, 3.0, 40)
+    lowest = min(onefit.loo(Lasso(alpha, tol=1e-8).fit(X, y), X, y).value for alpha in grid)
+    assert -found.best_score_ <= 1.001 * lowest
+
+
 def test_more_starts_are_no_worse():
     X, y = _data(n=60, p=8, seed=1)
     one, three = (_per_feature(n_starts=k, random_state=0).fit(X, y) for k in (1, 3))

@@ -28,7 +28,7 @@ from onefit.tuning.optimizers import (
 
 Optimizer: TypeAlias = Literal["auto", "lbfgs", "projected", "constant", "adam", "stochastic"]
 
-COARSE = {1: 9, 2: 5}  # points a side of the grid that one or two hyperparameters start from
+COARSE = {1: 17, 2: 5}  # points a side of the grid that one or two hyperparameters start from
 SPREAD = 25  # points that three numbers or more start from, as many as two
 MOST_VALLEYS = 3  # of that grid to start from
 IN_A_KINK = "the risk falls no more: its minimum is in a kink, where no gradient vanishes"

@@ -163,13 +163,15 @@ def _has_lost(fit: Fit, step: PatternStep, last: PatternStep | None) -> bool:
     """Whether K no longer sees where the fit was on its way to: the minimum lies at infinity.
 
     Rows that hardly curve any more pull as little, so that a step along the last direction alone is as long
-    as ever.  Near a minimum it has become short.
+    as ever.  Near a minimum it has become short, or was so before: there nothing is but rounding.
     """
     if last is None or step.curvature.is_definite or not last.curvature.is_definite:
         return False
     if not fit.problem.self_concordance():
         return False
     change = last.curvature.predict(last.direction)
+    if is_short(fit, change):
+        return False
     bend = np.sum(change * fit.bent(change)) + np.sum(step.tangent.hessian * last.direction.coef**2)
     length = abs(last.direction.inner(fit.problem, step.gradient)) / max(float(bend), TINY)
     return not is_short(fit, length * change)

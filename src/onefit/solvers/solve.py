@@ -84,16 +84,19 @@ def _solve_on_manifold(start: Fit) -> Solution:
         found = LeastSquaresPath(start).next(start.problem).fit
         if is_stationary(found):
             return Solution.of(found)
-    penalty = start.problem.penalty.without_ridge()
-    if not isinstance(penalty, Polyhedral):
-        return Solution.of(near_zero(start, _by_steps_or_cones))
+    is_polyhedral = isinstance(start.problem.penalty.without_ridge(), Polyhedral)
+    return Solution.of(near_zero(start, _by_steps_or_faces if is_polyhedral else _by_steps_or_cones))
+
+
+def _by_steps_or_faces(start: Fit) -> Fit:
+    """Newton steps on the manifold, and an exact program from where they lead."""
     near = manifold.approach(start)
     if near.is_there and not is_stationary(near.fit):
         near = manifold.approach(near.fit, beside=near.fit)
     if near.is_there and is_stationary(near.fit):
-        return Solution.of(near.fit)
-    exact = sorted_faces if isinstance(penalty, Slope) else quadratic_program
-    return Solution.of(exact.solve(near.fit))
+        return near.fit
+    exact = sorted_faces if isinstance(start.problem.penalty.without_ridge(), Slope) else quadratic_program
+    return exact.solve(near.fit)
 
 
 def _by_steps_or_cones(start: Fit) -> Fit:

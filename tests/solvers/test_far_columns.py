@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.linear_model import QuantileRegressor
+from sklearn.base import clone
+from sklearn.linear_model import Lasso, QuantileRegressor
 
 import onefit
 from onefit.fit import Fit
@@ -72,6 +73,31 @@ def test_rows_of_far_columns_are_told_as_refits_have_them(loss, penalty):
         refit = model.fit(X[kept], y[kept], weights[kept])
         own = refit.decision_function if loss == "hinge" else refit.predict
         assert own(X[[i]])[0] == pytest.approx(est.decision[i], abs=1e-5)
+
+
+@pytest.mark.parametrize("level", [2.0**20, 2.0**24])
+@pytest.mark.parametrize(
+    "model",
+    [
+        onefit.GeneralizedLinear(Quantile(0.3), L1(1.0)),
+        onefit.GeneralizedLinear("squared", Slope(np.linspace(8.0, 2.0, 6))),
+        onefit.GeneralizedLinear(Huber(1.0), Slope(np.linspace(4.0, 1.0, 6))),
+        Lasso(0.1, tol=1e-12, max_iter=10**6),
+    ],
+    ids=["quantile", "slope", "huber slope", "lasso of two"],
+)
+def test_a_level_of_the_columns_changes_no_left_out_value(model, level):
+    """Tolerances beside columns as they are would take gradients for none, and prove what is wrong."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(40, 6))
+    y = X[:, 0] - 0.5 * X[:, 1] + rng.normal(size=40)
+    if isinstance(model, Lasso):
+        y = np.column_stack([y, X[:, 2] + rng.normal(size=40)])
+    far = X + level
+    near = far - level  # without the digits that the level takes
+    there, here = (onefit.loo(clone(model).fit(Z, y), Z, y, exact=True) for Z in (far, near))
+    room = np.maximum(there.bounds, 1e-6)
+    assert np.all(np.abs(there.predictions - here.predictions).reshape(40, -1).max(axis=1) <= room)
 
 
 def test_quantiles_of_far_columns_are_those_of_scikit_learn():

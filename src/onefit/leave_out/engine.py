@@ -11,6 +11,7 @@ solved instead, and corrects the mean (``sample``).  To compare strengths, some 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ from onefit.leave_out.ways import Way, cost_of_chords, usual_way
 from onefit.leave_out.without_factor import told_without_factor
 from onefit.leave_out.yardstick import Yardstick, allowed
 from onefit.numerics import KNOWN, LITTLE_SLACK
+from onefit.solvers.far_columns import in_columns_near_zero
 from onefit.solvers.truncated import Seconds
 
 AFFORDABLE = 3.0  # fits whose time a proof may take; what takes longer is sampled
@@ -96,15 +98,39 @@ def leave_out(
     known : LeftOut, optional
         Rows without themselves, and bounds, of another way: taken where these are the closer ones.
     """
-    of_mean = for_bounds is not None
-    if (
-        sets is None
-        and begun is None
-        and (told := told_without_factor(fit, yardstick, max_error, apart, of_mean=of_mean))
-    ):
-        return told
-    state = begun or State.of(fit, sets, curvature, yardstick, max_error)
-    state.max_error = max_error
+    refined = partial(
+        _refined,
+        max_error=max_error,
+        yardstick=yardstick,
+        affordable=affordable,
+        for_bounds=for_bounds,
+        apart=apart,
+        progress=progress,
+        known=known,
+    )
+    if begun is not None:
+        return refined(begun)
+    near = in_columns_near_zero(fit)
+    curvature = curvature if near.fit is fit else None
+    found = None
+    if sets is None:
+        found = told_without_factor(near.fit, yardstick, max_error, apart, of_mean=for_bounds is not None)
+    found = found or refined(State.of(near.fit, sets, curvature, yardstick, max_error))
+    return found if near.fit is fit else found.in_far_columns(fit, near.means)
+
+
+def _refined(
+    state: State,
+    max_error: float,
+    yardstick: Yardstick | None,
+    affordable: float | None,
+    for_bounds: float | None,
+    apart: Array | None,
+    progress: Progress | None,
+    known: LeftOut | None,
+) -> LeftOut:
+    """Take the stages that are needed."""
+    state.max_error, fit = max_error, state.fit
     if np.isinf(max_error):
         return state.found
     affordable = affordable_for(fit, max_error) if affordable is None else affordable
@@ -115,7 +141,7 @@ def leave_out(
     if known is not None:
         _take_closer(state, known)
     affordable -= state.prove_closely(affordable)
-    of_mean = of_mean and may_sample
+    of_mean = for_bounds is not None and may_sample
     if of_mean and yardstick is not None and tell_by_parts(state, yardstick, apart):
         return state.found
     state.progress = progress

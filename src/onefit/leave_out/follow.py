@@ -25,7 +25,6 @@ from onefit.leave_out.result import SolvedWithout
 from onefit.leave_out.tableau import Watched
 from onefit.penalties import SeparablePenalty
 from onefit.problem import Problem
-from onefit.solvers.far_columns import in_columns_near_zero
 from onefit.solvers.lasso_coordinates import LassoCoordinates
 
 PIVOTS = 10.0  # that a row takes
@@ -168,10 +167,9 @@ def _together(rows: Index, outputs: list[Followed]) -> Followed:
 
 
 def _off_kinks(fit: Fit, rows: Index) -> Followed:
-    own, means = in_columns_near_zero(fit)
-    ends = follow_kinks.leave_out_along_path(own, rows)
-    done, level = ends.solved, ends.intercept - means @ ends.coef
-    solved = _by_row(rows[done], ends.eta[done], ends.coef[:, done].T, level[done])
+    ends = follow_kinks.leave_out_along_path(fit, rows)
+    done = ends.solved
+    solved = _by_row(rows[done], ends.eta[done], ends.coef[:, done].T, ends.intercept[done])
     return Followed(solved, {})
 
 

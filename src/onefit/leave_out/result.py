@@ -185,6 +185,20 @@ class LeftOut:
         off = share * np.abs(step).reshape(len(step), -1).max(axis=1) if share < np.inf else np.inf
         return np.where(known, self.correction.tightness * np.where(known, self.bounds, 0.0), off)
 
+    def in_far_columns(self, fit: Fit, means: Array) -> LeftOut:
+        """The same of columns that are so far from zero.
+
+        Parameters
+        ----------
+        fit : Fit
+            That in those columns.
+        means : (p,) array
+        """
+        solved = {
+            i: one._replace(intercept=one.intercept - means @ one.coef) for i, one in self.solved.items()
+        }
+        return replace(self, fit=fit, solved=solved)
+
     def in_columns(self, problem: Problem, fewer: FewerColumns) -> LeftOut:
         """The same of coefficients of all columns, from fewer coordinates.
 

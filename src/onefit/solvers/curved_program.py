@@ -23,7 +23,6 @@ from onefit.losses.rounded import RoundedKinks
 from onefit.penalties import Conic, Coordinates, PiecewiseRows, Tangent
 from onefit.problem import Problem
 from onefit.solvers import conic
-from onefit.solvers.far_columns import near_zero
 from onefit.solvers.kinks import on_kinks
 from onefit.solvers.line_search import toward
 from onefit.solvers.quadratic_program import minimum, rows_of_loss
@@ -58,10 +57,6 @@ def solve(start: Fit) -> Fit:
     TypeError
         For a penalty with kinks that has no conic form.
     """
-    return near_zero(start, _minimised)
-
-
-def _minimised(start: Fit) -> Fit:
     if not start.is_kinked:
         return _descend(start)
     if np.any(start.coef) and "gradient" in vars(start):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,22 +28,30 @@ def near_zero(start: Fit, minimise: Callable[[Fit], Fit]) -> Fit:
     ----------
     start : Fit
     minimise : callable
-        Takes a start, of one output, to a minimum.
+        Takes a start to a minimum.
     """
-    own, means = in_columns_near_zero(start)
-    if own is start:
+    near = in_columns_near_zero(start)
+    if near.fit is start:
         return minimise(start)
-    found = minimise(own)
-    return _beside(found, start.problem, found.intercept - means @ found.coef)
+    found = minimise(near.fit)
+    return _beside(found, start.problem, found.intercept - near.means @ found.coef)
 
 
-def in_columns_near_zero(fit: Fit) -> tuple[Fit, Array]:
-    """The same fit in columns near zero, and what was taken off them; itself where none is far."""
+class NearZero(NamedTuple):
+    """A fit in columns near zero, and what was taken off them."""
+
+    fit: Fit
+    means: Array  # (p,)
+
+
+def in_columns_near_zero(fit: Fit) -> NearZero:
+    """The same fit in columns near zero; itself where none is far."""
     means, problem = _means_of_far(fit.problem), fit.problem
     if means is None:
-        return fit, np.zeros(problem.X.shape[1])
+        return NearZero(fit, np.zeros(problem.X.shape[1]))
     near, shift = _linalg.as_columns(problem.X).near_zero(means)
-    return _beside(fit, replace(problem, X=near.X), fit.intercept + shift @ fit.coef), shift
+    own = _beside(fit, replace(problem, X=near.X), fit.intercept + shift @ fit.coef)
+    return NearZero(own if shift.any() else fit, shift)
 
 
 def _beside(fit: Fit, problem: Problem, level: Array) -> Fit:
@@ -54,7 +63,7 @@ def _beside(fit: Fit, problem: Problem, level: Array) -> Fit:
 def _means_of_far(problem: Problem) -> Array | None:
     """Means of the columns that are far from zero, 0 for others: (p,); None where there are none."""
     X = problem.X
-    if not _linalg.has_columns(X) or not problem.has_one_output or not problem.intercept:
+    if not _linalg.has_columns(X) or not np.all(problem.intercept):
         return None
     means = _linalg.column_means(X, problem.weights)
     spreads = _linalg.column_norms(X, problem.weights, centred=True) / np.sqrt(problem.weights.sum())

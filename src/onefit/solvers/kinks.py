@@ -39,7 +39,6 @@ from onefit.problem import Problem
 from onefit.solvers import libsvm
 from onefit.solvers.dual_active_set import DualActiveSet
 from onefit.solvers.dual_rows import WeightedRows
-from onefit.solvers.far_columns import near_zero
 from onefit.solvers.stationary import is_stationary
 
 SUMS = 100.0  # terms of a linear predictor, relative to it, that cancel in it
@@ -68,10 +67,6 @@ def solve(start: Fit) -> Fit:
     SolverError
         If the rows do not settle on pieces and on kinks.
     """
-    return near_zero(start, _minimised)
-
-
-def _minimised(start: Fit) -> Fit:
     problem = start.problem
     rows = np.flatnonzero(problem.weights > 0)
     ones = np.ones((len(rows), int(bool(problem.intercept))))

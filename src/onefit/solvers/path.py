@@ -21,6 +21,7 @@ from onefit.penalties.separable import broadcast
 from onefit.problem import Problem
 from onefit.solvers import by_column, coordinate_descent, newton, on_pattern, quadratic_program, truncated
 from onefit.solvers.active_set import ActiveSet
+from onefit.solvers.far_columns import near_zero
 
 FEWEST_OF_JUMPS = 5  # steps of Newton's method, which near the optimum do
 STEPS_OF_JUMPS, MOST_OF_JUMPS = 20, 300  # of them: from there on another way is surer
@@ -181,7 +182,7 @@ def _across_jumps(start: Fit) -> newton.Solution:
     if by_program > MOST_OF_JUMPS or not has_columns_to_find:
         with suppress(SolverError):
             return newton.solve(fit, max_steps=MOST_OF_JUMPS)
-    return newton.Solution.of(quadratic_program.solve(fit))
+    return newton.Solution.of(near_zero(fit, quadratic_program.solve))
 
 
 def _seconds_of_a_step(start: Fit) -> float:

@@ -37,7 +37,6 @@ from onefit.penalties.programs import DENSE
 from onefit.problem import Problem
 from onefit.solvers.dual_active_set import DualActiveSet
 from onefit.solvers.dual_rows import WeightedRows
-from onefit.solvers.far_columns import near_zero
 from onefit.solvers.kinks import intervals, on_kinks, on_pattern
 from onefit.solvers.line_search import toward
 
@@ -74,10 +73,6 @@ def solve(start: Fit) -> Fit:
     TypeError
         For a penalty that is not polyhedral.
     """
-    return near_zero(start, _solve)
-
-
-def _solve(start: Fit) -> Fit:
     problem = start.problem
     at_once = isinstance(problem.loss, RoundedKinks) and problem.n**2 <= DENSE
     if at_once or problem.loss.is_kinked or isinstance(problem.loss, Squared):

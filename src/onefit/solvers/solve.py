@@ -66,26 +66,27 @@ def solve(start: Fit, last: Curvature | None = None, enough: Callable[[Fit], boo
     problem = start.problem
     if isinstance(problem.loss, SelfSolved):
         return problem.loss.minimise(start)
-    if problem.loss.has_kinks:
-        return Solution.of(of_weights(start, _solve_with_kinks))
-    if isinstance(problem.penalty, SeparablePenalty):
-        return _solve_separable(start, last, enough)
-    coordinates = LassoCoordinates.of(problem)
-    if coordinates is not None:
-        return coordinates.solution(problem, _solve_separable(coordinates.restate(start)))
-    if isinstance(problem.penalty.without_ridge(), AnalysisPenalty):
-        return Solution.of(quadratic_program.solve(start))
-    return _solve_on_manifold(start)
+    if not problem.loss.has_kinks:
+        if isinstance(problem.penalty, SeparablePenalty):
+            return _solve_separable(start, last, enough)
+        coordinates = LassoCoordinates.of(problem)
+        if coordinates is not None:
+            return coordinates.solution(problem, _solve_separable(coordinates.restate(start)))
+    return Solution.of(near_zero(start, _minimised))
 
 
-def _solve_on_manifold(start: Fit) -> Solution:
-    """Newton steps on the manifold; an exact solver, if there is one, where they do not lead there."""
+def _minimised(start: Fit) -> Fit:
+    """The minimum where curvature alone does not tell it."""
+    if start.problem.loss.has_kinks:
+        return of_weights(start, _solve_with_kinks)
+    penalty = start.problem.penalty.without_ridge()
+    if isinstance(penalty, AnalysisPenalty):
+        return quadratic_program.solve(start)
     if are_nonnegative_squares(start.problem):
         found = LeastSquaresPath(start).next(start.problem).fit
         if is_stationary(found):
-            return Solution.of(found)
-    is_polyhedral = isinstance(start.problem.penalty.without_ridge(), Polyhedral)
-    return Solution.of(near_zero(start, _by_steps_or_faces if is_polyhedral else _by_steps_or_cones))
+            return found
+    return (_by_steps_or_faces if isinstance(penalty, Polyhedral) else _by_steps_or_cones)(start)
 
 
 def _by_steps_or_faces(start: Fit) -> Fit:

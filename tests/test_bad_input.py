@@ -14,8 +14,11 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import (
+    ElasticNet,
     GammaRegressor,
     Lasso,
+    LassoCV,
+    LassoLars,
     LinearRegression,
     LogisticRegression,
     MultiTaskLasso,
@@ -279,6 +282,32 @@ def test_other_rows(data):
     for model in (Ridge(), Lasso(0.05), LinearRegression()):
         with pytest.raises(onefit.NotFittedToDataError, match="pass the X, y and sample_weight"):
             onefit.loo(model.fit(X, y), X[::-1], y)
+
+
+def test_other_rows_that_are_nearly_as_good_are_told_by_the_dual_gap():
+    """Coefficients that a lasso's own gap proves better on the rows of its fit than they are on these."""
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(2, 200, 5))
+    y, then = (rows @ [3.0, -2.0, 1.0, 0.0, 0.0] + 0.3 * rng.normal(size=200) for rows in (X, new))
+    several = np.column_stack([y, y[::-1]])
+    for model, target in (
+        (Lasso(0.1), y),
+        (Lasso(0.1), several),
+        (ElasticNet(alpha=0.1), y),
+        (LassoCV(alphas=[0.1]), y),
+    ):
+        onefit.loo(model.fit(X, target), X, target)
+        with pytest.raises(onefit.NotFittedToDataError, match=r"miss [\d.]+ % of .* by its dual_gap_ it was"):
+            onefit.loo(model, new, then if target is y else np.column_stack([then, then[::-1]]))
+    for unknown in (Lasso(0.1).fit(X.astype(np.float32), y), LassoLars(0.1).fit(X, y)):
+        with pytest.warns(onefit.NotOptimalWarning, match=r"^are X and y what this Lasso\w* was fitted on"):
+            onefit.loo(unknown, new, then)
+
+
+def test_how_far_coefficients_are_off_is_a_number_that_can_be_read(data):
+    X, y = data
+    with pytest.raises(onefit.NotFittedToDataError, match=r"miss \d+ times the achievable .* same scaling"):
+        onefit.loo(Ridge(1e-3).fit(X / 100, y), X, y)
 
 
 def test_other_rows_of_a_classifier(data):

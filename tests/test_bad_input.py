@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge
@@ -450,3 +451,15 @@ def test_numbers_that_are_hardly_classes_are_named():
     X, y = rng.normal(size=(66, 1)), np.repeat(np.arange(22.0), 3)
     with pytest.warns(onefit.UnreliableWarning, match="y has 22 different numbers in 66 rows"):
         onefit.GeneralizedLinear("multinomial", "l2").fit(X, y)
+
+
+def test_numbers_that_have_hardly_a_row_each_are_no_classes():
+    X, y = load_diabetes(return_X_y=True)
+    others = onefit.GeneralizedLinear("multinomial", "l2"), onefit.GeneralizedLinearLOO("multinomial", "l2")
+    for model in (onefit.LogisticLOO(), *others):
+        with pytest.raises(ValueError, match=r"y has 214 different numbers in 442 rows, .* use a regressor"):
+            model.fit(X, y)
+    pairs = np.repeat(np.arange(22), 2)
+    with pytest.raises(ValueError, match=r"if these are labels, write them as text, y\.astype\(str\)"):
+        onefit.GeneralizedLinear("multinomial", "l2").fit(X[:44], pairs)
+    onefit.GeneralizedLinear("multinomial", "l2").fit(X[:44], pairs.astype(str))

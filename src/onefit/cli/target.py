@@ -11,6 +11,7 @@ from pandas.api import types
 from onefit._typing import Array
 from onefit.cli.errors import RowError, TableError, cited
 from onefit.cli.numerals import are_codes
+from onefit.validation import are_hardly_classes
 from onefit.wording import counted
 
 MOST_CODES = 10  # so many consecutive integers from 0 or 1 are read as class codes
@@ -112,7 +113,8 @@ def _labels(column: pd.Series, task: str) -> Any:
             f"{str(counts.index[1])!r}: at most {MOST_CLASSES} are taken. Is it a number written in a way "
             "that is not understood (see --decimal and --thousands)?"
         )
-    if 2 * len(counts) > len(column):
+    too_many = types.is_numeric_dtype(column) and are_hardly_classes(len(counts), len(column))
+    if too_many or 2 * len(counts) > len(column):
         raise TableError(
             f"target {name!r} has {len(counts)} classes in {len(column)} rows, {_too_many(column)}"
         )
@@ -169,8 +171,7 @@ def _too_many(column: pd.Series) -> str:
         return "which are too few: each class needs two rows at least"
     if types.is_numeric_dtype(column):
         return (
-            "more than there are pairs of rows: is it a number or an identifier? Use --task regression, or "
-            "another column"
+            "too few of each: is it a number or an identifier? Use --task regression, or another column"
         )
     return (
         f"such as {str(column.iloc[0])!r}: write it as plain numbers if it is a number with a unit, or "

@@ -23,6 +23,7 @@ from onefit.metrics import LinearMetric, metric_of_loss
 from onefit.penalties import AnalysisPenalty, SeparablePenalty
 from onefit.problem import Problem
 from onefit.validation import (
+    check_class_count,
     check_flag,
     check_magnitude,
     check_range,
@@ -30,7 +31,6 @@ from onefit.validation import (
     check_table,
     check_weights,
     validated,
-    warn_of_many_classes,
 )
 
 WITH_PROBABILITIES = (Logistic, Multinomial)
@@ -118,7 +118,7 @@ class LinearModel(BaseEstimator):
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         held, name = len(np.unique(numbers[weights > 0])), type(self).__name__
         instead = "use a regressor such as LassoLOO"
-        warn_of_many_classes(self.classes_, held, len(numbers), taken_by=name, instead=instead, stacklevel=5)
+        check_class_count(self.classes_, held, len(numbers), taken_by=name, instead=instead, stacklevel=5)
         if held < 2:
             only = np.asarray(labels)[weights > 0].tolist()[0]
             raise ValueError(

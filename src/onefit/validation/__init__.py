@@ -38,12 +38,14 @@ from onefit.validation.options import (
     is_count,
     is_number,
 )
-from onefit.validation.responses import check_range, class_numbers, warn_of_many_classes
+from onefit.validation.responses import are_hardly_classes, check_class_count, check_range, class_numbers
 
 __all__ = [
+    "are_hardly_classes",
     "check_audit",
     "check_bounds",
     "check_choice",
+    "check_class_count",
     "check_class_weight",
     "check_classes_stay",
     "check_column_sizes",
@@ -77,5 +79,4 @@ __all__ = [
     "is_number",
     "labels_of",
     "validated",
-    "warn_of_many_classes",
 ]

@@ -170,9 +170,7 @@ def _too_many(column: pd.Series) -> str:
     if len(column) < FEWEST:
         return "which are too few: each class needs two rows at least"
     if types.is_numeric_dtype(column):
-        return (
-            "too few of each: is it a number or an identifier? Use --task regression, or another column"
-        )
+        return "too few of each: is it a number or an identifier? Use --task regression, or another column"
     return (
         f"such as {str(column.iloc[0])!r}: write it as plain numbers if it is a number with a unit, or "
         "choose another column"

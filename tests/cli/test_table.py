@@ -201,6 +201,7 @@ class TestSplit:
         found = dict(split(frame.assign(slipped=slipped, weight=units), "price").dropped)
         assert found["slipped"].startswith("holds numbers but for '<0.01': correct them")
         assert found["weight"].startswith("holds numbers with a unit: write them as plain numbers")
+        assert not any("--keep" in found[name] for name in ("slipped", "weight"))  # one level, whatever it is
         frame.assign(cell=["#DIV/0!", *numbers[1:]]).to_csv(tmp_path / "t.csv", index=False)
         read = read_table(tmp_path / "t.csv")
         assert read["cell"].isna().sum() == 1

@@ -321,7 +321,7 @@ def kind_of(column: pd.Series) -> str:
 def _unusable(features: pd.DataFrame, keep: Sequence[str]) -> list[tuple[str, str]]:
     """Columns to leave out, and why."""
     whys = {
-        name: _without_content(column) or ("" if name in keep else _seems_identifier(column))
+        name: _without_content(column) or ("" if name in keep else _identifies(column))
         for name, column in features.items()
     }
     return [(name, why) for name, why in whys.items() if why]
@@ -335,18 +335,16 @@ def _without_content(column: pd.Series) -> str:
     return f"constant ({present.iloc[0]})" if constant else ""
 
 
-def _seems_identifier(column: pd.Series) -> str:
-    why = _identifies(column)
-    return kept_by(str(column.name), why) if why else ""
-
-
 def kept_by(name: str, why: str) -> str:
     """Why a column looks like an identifier, and how it becomes a feature nevertheless."""
     return f"{why}; --keep {cited(name)} keeps it"
 
 
 def _identifies(column: pd.Series) -> str:
-    """Return why a column looks like a row identifier, or nothing."""
+    """Return why a column looks like a row identifier, or nothing.
+
+    Of text every level would be among the rare ones that are one: nothing is to be had by keeping it.
+    """
     kind, present = kind_of(column), column.dropna()
     if kind == "text" and not types.is_bool_dtype(present):
         return _rarely_repeats(column)
@@ -354,9 +352,9 @@ def _identifies(column: pd.Series) -> str:
         return ""
     values = present.to_numpy(np.float64)
     if values[0] in (0.0, 1.0) and np.all(np.diff(values) == 1):
-        return COUNTS
+        return kept_by(str(column.name), COUNTS)
     named = IDENTIFIER.fullmatch(str(column.name)) and is_whole(values)
-    return BY_NAME if named else ""
+    return kept_by(str(column.name), BY_NAME) if named else ""
 
 
 def _rarely_repeats(column: pd.Series) -> str:

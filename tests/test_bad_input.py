@@ -242,8 +242,17 @@ def test_responses_out_of_range(data, model, bad, rule):
     y = np.exp(y)
     model = model.fit(X, y)
     y[9] = bad
-    with pytest.raises(ValueError, match=rf"needs {rule}, but y\[9\] = {bad:g}"):
+    with pytest.raises(ValueError, match=rf"needs {rule}, but y\[9\] = {bad:g}$"):
         onefit.loo(model, X, y)
+
+
+def test_responses_out_of_range_are_counted_and_the_family_is_named(data):
+    X, y = data
+    below = np.round(y) < 0
+    row, count = np.flatnonzero(below)[0], below.sum()
+    said = rf"this model \(Poisson\) needs y >= 0, but y\[{row}\] = -\d, the first of {count} such rows"
+    with pytest.raises(ValueError, match=said):
+        onefit.PoissonLOO().fit(X, np.round(y))
 
 
 def supported():

@@ -26,6 +26,7 @@ from onefit.validation import (
     check_class_count,
     check_flag,
     check_magnitude,
+    check_order,
     check_range,
     check_response,
     check_table,
@@ -90,7 +91,8 @@ class LinearModel(BaseEstimator):
         of_classes = has_classes(self)
         check_flag("fit_intercept", self.fit_intercept)
         check_table(X)
-        check_response(y, X, of_classes=of_classes)
+        check_order(X, y, "fit(X, y)")
+        check_response(y, of_classes=of_classes)
         X, given = validated(
             self,
             X,

@@ -12,6 +12,7 @@ from onefit.exceptions import UnreliableWarning
 
 MANY_CLASSES = 20  # different numbers, beyond which they are hardly classes where a tenth of the rows differ
 FEWEST_A_CLASS = 3  # rows, on average, below which so many numbers are no classes
+FAMILIES = {1.0: "Poisson", 2.0: "gamma", 3.0: "inverse Gaussian"}  # Tweedie powers with a name
 
 
 def class_numbers(y: Any, classes: Any) -> Index:
@@ -52,8 +53,10 @@ def check_class_count(
 
 def check_range(y: Array, power: float) -> None:
     """Refuse responses outside the range of a Tweedie family."""
-    low = "y > 0" if power >= 2 else "y >= 0"
     outside = y <= 0 if power >= 2 else y < 0
     if power >= 1 and np.any(outside):
-        row = int(np.flatnonzero(outside)[0])
-        raise ValueError(f"this model needs {low}, but y[{row}] = {y[row]:g} (Tweedie power {power:g})")
+        row, count = int(np.flatnonzero(outside)[0]), int(np.count_nonzero(outside))
+        of_all = f", the first of {count} such rows" if count > 1 else ""
+        family = FAMILIES.get(power, f"Tweedie, power {power:g}")
+        low = "y > 0" if power >= 2 else "y >= 0"
+        raise ValueError(f"this model ({family}) needs {low}, but y[{row}] = {y[row]:g}{of_all}")

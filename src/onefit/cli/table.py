@@ -16,12 +16,13 @@ from onefit.cli.dates import ISO_DATE
 from onefit.cli.errors import RowError, TableError, cited, columns_listed, listed, require_column
 from onefit.cli.numerals import read_numbers, strays
 from onefit.cli.target import (
+    LEAST_ROWS,
     are_counted,
     guess_task,
     is_whole,
     never_known,
-    one_row,
     target_values,
+    too_few_rows,
     without_target,
 )
 from onefit.wording import counted
@@ -170,8 +171,8 @@ def split(frame: pd.DataFrame, roles: Roles, task: str = "auto") -> Table:
     if not known.any():
         raise never_known(roles.target)
     held = frame if known.all() else frame[known]
-    if len(held) == 1:
-        raise one_row()
+    if len(held) < LEAST_ROWS:
+        raise too_few_rows(len(held))
     guessed, reason = guess_task(held[roles.target]) if task == "auto" else (task, "as asked")
     y = target_values(held[roles.target], guessed)
     inner = held.drop(columns=roles.special)

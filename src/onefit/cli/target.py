@@ -17,6 +17,7 @@ from onefit.wording import counted
 MOST_CODES = 10  # so many consecutive integers from 0 or 1 are read as class codes
 MOST_CLASSES = 50  # every class needs its own coefficients
 FEWEST = 4  # rows of classes: two of each
+LEAST_ROWS = 3  # of any table: two are left without one
 LARGEST = 1e100  # numbers beyond it overflow when they are squared and added up
 IF_AMOUNTS = "use --task regression or counts if these are amounts, "  # where a target has too many classes
 
@@ -137,9 +138,12 @@ def one_value(target: Any, value: Any) -> TableError:
     return TableError(f"target {target!r} is {str(value)!r} in every row: there is nothing to predict")
 
 
-def one_row() -> TableError:
-    """An error that there is nothing to leave out from."""
-    return TableError("the table has one row with a target: leave-one-out needs at least two")
+def too_few_rows(count: int) -> TableError:
+    """An error that nothing can be fitted to the rows that stay where one leaves."""
+    return TableError(
+        f"the table has {counted(count, 'row')} with a target: it takes at least {LEAST_ROWS} to fit a model "
+        "without one of them"
+    )
 
 
 def single_row(target: Any, label: Any) -> TableError:

@@ -37,8 +37,8 @@ def one_line(error: BaseException) -> str:
 
 def suggest(name: str, known: Sequence[str] | Mapping[str, str]) -> str:
     """Close names, as the end of a message; of a mapping its values, by the names that lead to them."""
-    full = known if isinstance(known, Mapping) else {str(one): str(one) for one in known}
-    folded = {one.lower(): full[one] for one in reversed(full)}
+    pairs = known.items() if isinstance(known, Mapping) else [(str(one), str(one)) for one in known]
+    folded = {one.lower(): full for one, full in reversed(list(pairs))}
     close = [folded[one] for one in difflib.get_close_matches(name.lower(), folded, n=3, cutoff=CLOSE)]
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 

@@ -8,7 +8,7 @@ from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LogisticRegression, QuantileRegressor, Ridge, TweedieRegressor
-from sklearn.model_selection import KFold
+from sklearn.model_selection import GroupKFold, KFold
 from sklearn.svm import LinearSVC
 
 import onefit
@@ -134,8 +134,12 @@ OF_CLASSES = [
 ]
 CALLS = [
     (lambda: onefit.loo(X, Y, RIDGE), "model must be a fitted .* ndarray of shape .* order is model, X, y"),
-    (lambda: onefit.loo(RIDGE, Y, X), "are they swapped"),
-    (lambda: LassoLOO().fit(Y, X), "are they swapped"),
+    (lambda: onefit.loo(RIDGE, Y, X), "are they swapped.* The order is model, X, y"),
+    (lambda: LassoLOO().fit(Y, X), r"are they swapped.* The order is fit\(X, y\)"),
+    (lambda: onefit.GradientSearchCV(Ridge(), {"alpha": [1, 2]}).fit(Y, X), r"The order is fit\(X, y\)"),
+    (lambda: LassoLOO(cv=GroupKFold(3)).fit(X, Y), r"cannot split .*: give fit\(X, y, groups=g\), a group"),
+    (lambda: onefit.loo(RIDGE, X, Y, groups=GroupKFold(3)), r"give list\(cv\.split\(X, y, groups\)\), its"),
+    (lambda: LassoLOO(cv=KFold(500)).fit(X, Y), f"cannot split .* n_samples={N}$"),
     (lambda: onefit.loo(RIDGE, None, Y), "X is None"),
     (lambda: onefit.loo(RIDGE, X, None), "y .*None"),
     (lambda: onefit.loo(RIDGE, X, LABELS), "y holds text"),

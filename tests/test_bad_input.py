@@ -10,12 +10,16 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import (
+    ElasticNet,
     GammaRegressor,
     Lasso,
+    LassoCV,
+    LassoLars,
     LinearRegression,
     LogisticRegression,
     MultiTaskLasso,
@@ -238,8 +242,17 @@ def test_responses_out_of_range(data, model, bad, rule):
     y = np.exp(y)
     model = model.fit(X, y)
     y[9] = bad
-    with pytest.raises(ValueError, match=rf"needs {rule}, but y\[9\] = {bad:g}"):
+    with pytest.raises(ValueError, match=rf"needs {rule}, but y\[9\] = {bad:g}$"):
         onefit.loo(model, X, y)
+
+
+def test_responses_out_of_range_are_counted_and_the_family_is_named(data):
+    X, y = data
+    below = np.round(y) < 0
+    row, count = np.flatnonzero(below)[0], below.sum()
+    said = rf"this model \(Poisson\) needs y >= 0, but y\[{row}\] = -\d, the first of {count} such rows"
+    with pytest.raises(ValueError, match=said):
+        onefit.PoissonLOO().fit(X, np.round(y))
 
 
 def supported():
@@ -279,6 +292,32 @@ def test_other_rows(data):
     for model in (Ridge(), Lasso(0.05), LinearRegression()):
         with pytest.raises(onefit.NotFittedToDataError, match="pass the X, y and sample_weight"):
             onefit.loo(model.fit(X, y), X[::-1], y)
+
+
+def test_other_rows_that_are_nearly_as_good_are_told_by_the_dual_gap():
+    """Coefficients that a lasso's own gap proves better on the rows of its fit than they are on these."""
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(2, 200, 5))
+    y, then = (rows @ [3.0, -2.0, 1.0, 0.0, 0.0] + 0.3 * rng.normal(size=200) for rows in (X, new))
+    several = np.column_stack([y, y[::-1]])
+    for model, target in (
+        (Lasso(0.1), y),
+        (Lasso(0.1), several),
+        (ElasticNet(alpha=0.1), y),
+        (LassoCV(alphas=[0.1]), y),
+    ):
+        onefit.loo(model.fit(X, target), X, target)
+        with pytest.raises(onefit.NotFittedToDataError, match=r"miss [\d.]+ % of .* by its dual_gap_ it was"):
+            onefit.loo(model, new, then if target is y else np.column_stack([then, then[::-1]]))
+    for unknown in (Lasso(0.1).fit(X.astype(np.float32), y), LassoLars(0.1).fit(X, y)):
+        with pytest.warns(onefit.NotOptimalWarning, match=r"^are X and y what this Lasso\w* was fitted on"):
+            onefit.loo(unknown, new, then)
+
+
+def test_how_far_coefficients_are_off_is_a_number_that_can_be_read(data):
+    X, y = data
+    with pytest.raises(onefit.NotFittedToDataError, match=r"miss \d+ times the achievable .* same scaling"):
+        onefit.loo(Ridge(1e-3).fit(X / 100, y), X, y)
 
 
 def test_other_rows_of_a_classifier(data):
@@ -421,3 +460,15 @@ def test_numbers_that_are_hardly_classes_are_named():
     X, y = rng.normal(size=(66, 1)), np.repeat(np.arange(22.0), 3)
     with pytest.warns(onefit.UnreliableWarning, match="y has 22 different numbers in 66 rows"):
         onefit.GeneralizedLinear("multinomial", "l2").fit(X, y)
+
+
+def test_numbers_that_have_hardly_a_row_each_are_no_classes():
+    X, y = load_diabetes(return_X_y=True)
+    others = onefit.GeneralizedLinear("multinomial", "l2"), onefit.GeneralizedLinearLOO("multinomial", "l2")
+    for model in (onefit.LogisticLOO(), *others):
+        with pytest.raises(ValueError, match=r"y has 214 different numbers in 442 rows, .* use a regressor"):
+            model.fit(X, y)
+    pairs = np.repeat(np.arange(22), 2)
+    with pytest.raises(ValueError, match=r"if these are labels, write them as text, y\.astype\(str\)"):
+        onefit.GeneralizedLinear("multinomial", "l2").fit(X[:44], pairs)
+    onefit.GeneralizedLinear("multinomial", "l2").fit(X[:44], pairs.astype(str))

@@ -1048,6 +1048,13 @@ def test_one_value_a_feature_is_for_separable_penalties(penalty):
 def test_models_without_gradients():
     forest, bounds = RandomForestRegressor(2), {"min_impurity_decrease": (0.0, 1.0)}
     _refused("no gradients for RandomForest", bounds, forest, error=onefit.UnsupportedModelError)
+    _refused("lists of values with cv=5", bounds, forest, error=onefit.UnsupportedModelError)
+    _refused(
+        r"pipelines that end in one of them\. On a grid cv=5 judges any model, by refits",
+        {"max_depth": [1, 2]},
+        forest,
+        error=onefit.UnsupportedModelError,
+    )
 
 
 @pytest.mark.parametrize(

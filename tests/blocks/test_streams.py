@@ -371,8 +371,12 @@ def test_a_source_must_give_the_same_rows_each_time(source, message):
 @pytest.mark.parametrize(
     ("model", "y", "message"),
     [
-        (PoissonLOO(), -1.0, r"block 1 .*: this model needs y >= 0, but y\[3\] = -1"),
-        (GeneralizedLinearLOO(Gamma(), L2(1.0)), 0.0, r"block 1 .*: this model needs y > 0, but y\[3\] = 0"),
+        (PoissonLOO(), -1.0, r"block 1 .*: this model \(Poisson\) needs y >= 0, but y\[3\] = -1"),
+        (
+            GeneralizedLinearLOO(Gamma(), L2(1.0)),
+            0.0,
+            r"block 1 .*: this model \(gamma\) needs y > 0, but y\[3\] = 0",
+        ),
         (GeneralizedLinearLOO(Tweedie(0.0), L2(1.0)), -1e6, "the mean of y is -5e.03, and only means above"),
         (LassoLOO(), "a", r"block 1 .* could not convert"),
         (LogisticLOO(), "a", "rows in blocks are for two classes, y has"),

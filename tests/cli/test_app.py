@@ -199,10 +199,10 @@ class TestTune:
         assert capsys.readouterr().err == "onefit: warning: ridge: rows to look at\n"
 
     def test_differences_that_are_rounding_are_none(self, tmp_path, capsys):
-        """Two rows, each predicted by the other: no penalty can be better than the mean."""
-        rows = ["size,age,price", "45.04,15,107.45", "53.29,61,122.88"]
-        (tmp_path / "two.csv").write_text("\n".join(rows), encoding="utf-8")
-        assert run(["tune", str(tmp_path / "two.csv"), "--target", "price", "--audit", "0"]) == 0
+        """Rows at the mean of the columns or of the target: without any of them coefficients are zero."""
+        x = ["45.04,15,115.165", "53.29,61,115.165", "49.165,38,107.45", "49.165,38,122.88"]
+        (tmp_path / "four.csv").write_text("\n".join(["size,age,price", *x]), encoding="utf-8")
+        assert run(["tune", str(tmp_path / "four.csv"), "--target", "price", "--audit", "0"]) == 0
         told = capsys.readouterr().out
         assert "No model is better than predicting the mean" in told
         assert "e-" not in told.split("model")[1]

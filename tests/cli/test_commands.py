@@ -87,12 +87,16 @@ class TestSafety:
         assert "clearly" not in out
         assert "There are only 6 rows" in out
 
-    def test_two_rows(self, tmp_path, capsys):
-        (tmp_path / "t.csv").write_text("x,y\n1.5,2.5\n3.5,4.5\n")
-        assert run(["tune", str(tmp_path / "t.csv"), "--target", "y", "--audit", "0"]) == 0
+    def test_three_rows(self, tmp_path, capsys):
+        path, command = tmp_path / "t.csv", ["tune", str(tmp_path / "t.csv"), "--target", "y", "--audit", "0"]
+        path.write_text("x,y\n1.5,2.5\n3.5,4.5\n")
+        assert run(command) == 2
+        assert "the table has 2 rows with a target: it takes at least 3" in capsys.readouterr().err
+        path.write_text("x,y\n1.5,2.5\n3.5,4.5\n2.5,3.0\n")
+        assert run(command) == 0
         out = capsys.readouterr().out
         assert "clearly" not in out
-        assert "There are only 2 rows" in out
+        assert "There are only 3 rows" in out
 
 
 class TestPredict:

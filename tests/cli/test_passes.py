@@ -451,7 +451,7 @@ def test_what_a_table_lacks_is_named(tmp_path, capsys):
     assert "t.csv: 'none' is empty in the first rows: leave out by --drop, or raise --memory-limit" in told
     for words in ((), ("--model", "ridge")):
         told = said(capsys, text(tmp_path, frame[:1]), *words, code=2)
-        assert "t.csv: the table has one row with a target: leave-one-out needs at least two" in told
+        assert "t.csv: the table has 1 row with a target: it takes at least 3" in told
 
 
 def test_rows_of_another_width_are_named(tmp_path, capsys, monkeypatch):

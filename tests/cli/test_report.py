@@ -410,7 +410,7 @@ class TestAudit:
     def test_page(self, regression):
         audit = audit_of(regression.best.estimate, 0.05, 0.1)
         page = render(replace(regression, audit=audit), "0")
-        assert "<span>the same by refits, 95 %</span>" in page
+        assert "<span>left-out squared error by 3 refits, 95 %</span>" in page
         assert "only the refits of the audit repeat it" in page
         assert not any("only the refits" in line for line in cautions(regression))
 
@@ -419,13 +419,12 @@ def test_risk_corrected_for_the_choice_is_told(regression, counts):
     for comparison in (regression, counts):
         model = comparison.best.model
         line = next(line for line in cautions(comparison) if "optimistic" in line)
-        words = (
-            rf"left-out {model.loo_.loss_name} of .* best of {len(model.risk_path_)} strengths, is (\d+\.\d+)"
-        )
+        assert line.startswith(f"The strength was chosen among {len(model.risk_path_)} by the same risk")
+        words = rf"left-out {model.loo_.loss_name} of .*, corrected for the choice, is (\d+\.\d+)"
         told = re.search(words, line)[1]
         assert float(told) == pytest.approx(model.corrected_risk_, abs=0.1 * model.loo_.std_error)
     page = render(counts, "0")
-    assert f"<span>corrected deviance for the choice</span><b>{told}<" in page
+    assert f"<span>left-out deviance, corrected for the choice</span><b>{told}<" in page
 
 
 def test_how_sure_the_choice_is(regression, counts):

@@ -109,7 +109,7 @@ class TestReading:
         [
             ("empty.csv", b"", "is empty"),
             ("header.csv", b"a,b\n", "no rows"),
-            ("ragged.csv", b"a,b\n1,2\n1,2,3\n", "not a table"),
+            ("ragged.csv", b"a,b\n1,2\n1,2,3\n", "not a table: line 3 has 3 cells, where the header has 2"),
             ("picture.csv", b"\x89PNG\r\n\x1a\n\xff\xfe", "not a table"),
             ("zeros.csv", b"a\0b\n1,2\n", "not a table"),
             ("broken.csv.gz", b"\x1f\x8b\x08\x00broken", "cannot be read"),
@@ -121,6 +121,24 @@ class TestReading:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(TableError, match=message):
             read_table(tmp_path / name)
+
+    def test_short_lines_are_told(self, tmp_path):
+        path = tmp_path / "t.csv"
+        path.write_text('a,b,y\n1,2,3\n\n"4\n",5,6\n7,8\n9\n1,,\n')
+        (note,) = reading.read_table(path).notes[:1]
+        assert note.startswith("line 6, the first of 2 such lines, has 2 cells, where the header has 3: the")
+        path.write_text("a,b,y\n1,2,3\n4,5\n6,7,8\n")
+        assert reading.read_table(path).notes[0].startswith("line 3 has 2 cells, where the header has 3")
+        path.write_text("a,b,y\n1,2,3\n4,5,\n6,7,8\n")
+        assert reading.read_table(path).notes == ()
+
+    def test_files_of_other_names_are_not_offered(self, tmp_path):
+        for name in ("houses.csv", "prices.csv", "notes"):
+            (tmp_path / name).touch()
+        with pytest.raises(TableError, match=r"no such file$"):
+            read_table(tmp_path / "ships.csv")
+        with pytest.raises(TableError, match=r"did you mean 'houses\.csv'\?$"):
+            read_table(tmp_path / "houses.txt")
 
     def test_no_file(self, tmp_path):
         (tmp_path / "houses.csv").touch()
@@ -201,6 +219,7 @@ class TestSplit:
         found = dict(split(frame.assign(slipped=slipped, weight=units), "price").dropped)
         assert found["slipped"].startswith("holds numbers but for '<0.01': correct them")
         assert found["weight"].startswith("holds numbers with a unit: write them as plain numbers")
+        assert not any("--keep" in found[name] for name in ("slipped", "weight"))  # one level, whatever it is
         frame.assign(cell=["#DIV/0!", *numbers[1:]]).to_csv(tmp_path / "t.csv", index=False)
         read = read_table(tmp_path / "t.csv")
         assert read["cell"].isna().sum() == 1
@@ -267,7 +286,8 @@ class TestSplit:
         [
             ([1.0] * 60, "auto", "in every row"),
             ([np.nan] * 60, "auto", "missing in every row"),
-            ([1.0] + [np.nan] * 59, "auto", "one row"),
+            ([1.0] + [np.nan] * 59, "auto", "has 1 row with a target"),
+            ([1.0, 2.0] + [np.nan] * 58, "auto", "has 2 rows with a target: it takes at least 3"),
             ([f"a{i}" for i in range(60)], "auto", "60 classes in 60 rows"),
             (["a"] * 59 + ["b"], "auto", "'b' .* single row"),
             (["a", "b", "c"] * 20, "binary", "--task multiclass"),

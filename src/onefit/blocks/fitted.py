@@ -189,8 +189,8 @@ def _check_optimal(solver: CurvedSolver, start: Points, reading: Reading, name: 
     step = np.append(change, level)
     left = 0.5 * float(step @ here.metric(l2) @ step)
     won = constant.value - here.value - penalty.value(start.coefs[0])
-    missed = left / max(won + left, NOTHING * abs(constant.value), np.finfo(float).tiny)
-    say_if_far(missed, reading, name)
+    achievable = max(won + left, NOTHING * abs(constant.value), np.finfo(float).tiny)
+    say_if_far(left / achievable, achievable, reading, name)
 
 
 def _constant(models: Models, summary: Summary) -> float:

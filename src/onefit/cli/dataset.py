@@ -30,7 +30,7 @@ from onefit.cli.reading import (
     separator_of,
 )
 from onefit.cli.table import Roles
-from onefit.cli.target import never_known, one_row
+from onefit.cli.target import LEAST_ROWS, never_known, too_few_rows
 from onefit.sources.table import is_number, stray_cell, uneven_row, without_decimals
 
 HEAD = 100_000  # rows that tell what kind of target it is
@@ -131,8 +131,8 @@ def _head(dataset: ds.Dataset, target: str) -> pd.Series:
         raise TableError("the table has a header but no rows")
     if head.isna().all():
         raise never_known(target, "every row" if len(head) < HEAD else f"the first {HEAD:,} rows")
-    if head.notna().sum() == 1 and len(head) < HEAD:
-        raise one_row()
+    if (count := int(head.notna().sum())) < LEAST_ROWS and len(head) < HEAD:
+        raise too_few_rows(count)
     return head
 
 

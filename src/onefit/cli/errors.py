@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 SEPARATORS = ",;\t|"  # of cells, that are looked for
+CLOSE = 0.75  # share of the letters in which a name has to agree with one that was meant
 NUMBER = r"[+-]?\d*[.,]?\d+(?:[eE][+-]?\d+)?"
 
 
@@ -34,10 +35,11 @@ def one_line(error: BaseException) -> str:
     return " ".join(text.split()) or type(error).__name__
 
 
-def suggest(name: str, known: Sequence[str]) -> str:
-    """Close names, as the end of a message."""
-    folded = {str(one).lower(): str(one) for one in reversed(known)}
-    close = [folded[one] for one in difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.6)]
+def suggest(name: str, known: Sequence[str] | Mapping[str, str]) -> str:
+    """Close names, as the end of a message; of a mapping its values, by the names that lead to them."""
+    pairs = known.items() if isinstance(known, Mapping) else [(str(one), str(one)) for one in known]
+    folded = {one.lower(): full for one, full in reversed(list(pairs))}
+    close = [folded[one] for one in difflib.get_close_matches(name.lower(), folded, n=3, cutoff=CLOSE)]
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 

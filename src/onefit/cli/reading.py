@@ -6,6 +6,8 @@ import csv
 import re
 import zlib
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -22,11 +24,13 @@ from onefit.cli import marks, numerals
 from onefit.cli.encodings import CHUNK, encoding_of, is_gzip, opened
 from onefit.cli.errors import SEPARATORS, TableError, columns_listed, listed, one_line, suggest
 from onefit.cli.meaning import Format, Source, interpreted
+from onefit.wording import counted
 
 PARQUET = (".parquet", ".pq")
 SPREADSHEETS = (".xlsx", ".xls", ".ods")
 JSON = r'\s*(?:\{\s*["}]|\[\s*[\[{])'  # how its text begins
 MISSING = list(numerals.MISSING_MARKS)
+LONG_LINE = re.compile(r"Expected (?P<width>\d+) fields in line (?P<line>\d+), saw (?P<own>\d+)")  # of pandas
 HEAD = 50  # lines that decide how a file is separated
 
 
@@ -64,10 +68,21 @@ def read_table(path: str | Path, asked: Format | None = None, target: str | None
     except UnicodeError as error:
         raise not_decoded(path, error, asked) from error
     except (pd.errors.ParserError, csv.Error, ArrowException) as error:
-        raise TableError(f"{path} is not a table: {one_line(error)}") from error
+        raise TableError(f"{path} is not a table: {_long_line(error) or one_line(error)}") from error
     if len(source.frame) == 0:
         raise TableError(f"{path} has a header but no rows")
     return source
+
+
+def _long_line(error: Exception) -> str:
+    """What pandas says of a line of too many cells, and what to do; nothing of other errors."""
+    found = LONG_LINE.search(str(error))
+    if found is None:
+        return ""
+    return (
+        f"line {found['line']} has {found['own']} cells, where the header has {found['width']}: put a cell "
+        "that holds the separator in quotes, or take what is too much out"
+    )
 
 
 def not_decoded(path: Path, error: UnicodeError, asked: Format) -> TableError:
@@ -87,7 +102,8 @@ def _check_path(path: Path) -> None:
     if not path.exists():
         nowhere = f" (nor a folder {path.parent})"
         near = path.parent.is_dir()
-        hint = suggest(path.name, [entry.name for entry in path.parent.iterdir()]) if near else nowhere
+        there = {entry.stem: entry.name for entry in path.parent.iterdir()} if near else {}
+        hint = suggest(path.stem, there) if near else nowhere
         raise TableError(f"{path}: no such file{hint}")
     if path.is_dir():
         raise TableError(f"{path} is a folder: name a file in it")
@@ -153,7 +169,7 @@ def _text(path: Path, asked: Format, target: str | None) -> Source:
     known = replace(asked, separator=separator, encoding=encoding)
     header = header_of(path, known)
     frame, copies = _parsed(path, known, header, as_text=asked.decimal == ",")
-    notes += [*header.notes, *copies]
+    notes += [*header.notes, *copies, *_about_short_lines(path, known, header, frame)]
     frame = _with_zeros(frame, path, known, header)
     source = interpreted(frame, known, tuple(notes))
     if source.format.decimal == "," and asked.decimal != ",":  # 1.234 was a thousand
@@ -207,6 +223,25 @@ def header_of(path: Path, known: Format) -> Header:
         notes = ("rows end in empty cells beyond the header, which were left out",)
     names = tuple(name.strip() or _unnamed(place) for place, name in enumerate(named))
     return Header(names, notes, len(first) > len(names), length)
+
+
+def _about_short_lines(path: Path, known: Format, header: Header, frame: pd.DataFrame) -> Iterator[str]:
+    """Say which lines have fewer cells than there are columns; such a line leaves the last column empty."""
+    width = len(header.names)
+    if width < 2 or header.names[-1] not in frame or frame[header.names[-1]].notna().all():
+        return
+    begins, held, count = 0, 0, 0
+    with opened(path, str(known.encoding)) as file, suppress(csv.Error):  # of a cell too long for csv
+        lines = csv.reader(file, delimiter=str(known.separator), skipinitialspace=True)
+        for cells in lines:
+            if len(cells) < width and lines.line_num > header.lines and "".join(cells).strip():
+                begins, held, count = begins or lines.line_num, held or len(cells), count + 1
+    if count:
+        first = f", the first of {count} such lines," if count > 1 else ""
+        yield (
+            f"line {begins}{first} has {counted(held, 'cell')}, where the header has {width}: the last "
+            "columns were read as missing; complete the line if it lacks a cell before them"
+        )
 
 
 def refuse_shifted(path: Path, header: Header, frame: pd.DataFrame) -> None:

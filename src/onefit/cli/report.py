@@ -16,6 +16,7 @@ from onefit.cli.judged import class_numbers
 from onefit.cli.pictures import pictures
 from onefit.displays import curves
 from onefit.risk.presentation import with_error
+from onefit.wording import counted
 
 MOST_COEFFICIENTS = 40  # that are listed; all are in coefficients.csv
 
@@ -101,14 +102,14 @@ def _share(comparison: Ranking) -> list[tuple[str, str]]:
 
 
 def _checked(comparison: Ranking) -> list[tuple[str, str]]:
-    """The same risk after the correction for the choice, and by the audit."""
+    """The risk after the correction for the choice, and as the audit has it."""
     best, audit, loss_name = comparison.best, comparison.audit, comparison.audited_loss[0]
-    of_which = "" if loss_name == comparison.loss_name else f" {loss_name}"
     found = []
     if comparison.cuts is None and trust.is_raised(best):
-        found.append((f"corrected{of_which} for the choice", trust.corrected(best)))
+        found.append((f"left-out {loss_name}, corrected for the choice", trust.corrected(best)))
     if audit is not None:
-        found.append((f"the same{of_which} by refits, 95 %", trust.interval(audit)))
+        sure = ", 95 %" if audit.interval[0] < audit.interval[1] else ""
+        found.append((f"left-out {loss_name} by {counted(audit.m, 'refit')}{sure}", trust.interval(audit)))
     return found
 
 

@@ -16,12 +16,13 @@ from onefit.cli.dates import ISO_DATE
 from onefit.cli.errors import RowError, TableError, cited, columns_listed, listed, require_column
 from onefit.cli.numerals import read_numbers, strays
 from onefit.cli.target import (
+    LEAST_ROWS,
     are_counted,
     guess_task,
     is_whole,
     never_known,
-    one_row,
     target_values,
+    too_few_rows,
     without_target,
 )
 from onefit.wording import counted
@@ -170,8 +171,8 @@ def split(frame: pd.DataFrame, roles: Roles, task: str = "auto") -> Table:
     if not known.any():
         raise never_known(roles.target)
     held = frame if known.all() else frame[known]
-    if len(held) == 1:
-        raise one_row()
+    if len(held) < LEAST_ROWS:
+        raise too_few_rows(len(held))
     guessed, reason = guess_task(held[roles.target]) if task == "auto" else (task, "as asked")
     y = target_values(held[roles.target], guessed)
     inner = held.drop(columns=roles.special)
@@ -321,7 +322,7 @@ def kind_of(column: pd.Series) -> str:
 def _unusable(features: pd.DataFrame, keep: Sequence[str]) -> list[tuple[str, str]]:
     """Columns to leave out, and why."""
     whys = {
-        name: _without_content(column) or ("" if name in keep else _seems_identifier(column))
+        name: _without_content(column) or ("" if name in keep else _identifies(column))
         for name, column in features.items()
     }
     return [(name, why) for name, why in whys.items() if why]
@@ -335,18 +336,16 @@ def _without_content(column: pd.Series) -> str:
     return f"constant ({present.iloc[0]})" if constant else ""
 
 
-def _seems_identifier(column: pd.Series) -> str:
-    why = _identifies(column)
-    return kept_by(str(column.name), why) if why else ""
-
-
 def kept_by(name: str, why: str) -> str:
     """Why a column looks like an identifier, and how it becomes a feature nevertheless."""
     return f"{why}; --keep {cited(name)} keeps it"
 
 
 def _identifies(column: pd.Series) -> str:
-    """Return why a column looks like a row identifier, or nothing."""
+    """Return why a column looks like a row identifier, or nothing.
+
+    Of text every level would be among the rare ones that are one: nothing is to be had by keeping it.
+    """
     kind, present = kind_of(column), column.dropna()
     if kind == "text" and not types.is_bool_dtype(present):
         return _rarely_repeats(column)
@@ -354,9 +353,9 @@ def _identifies(column: pd.Series) -> str:
         return ""
     values = present.to_numpy(np.float64)
     if values[0] in (0.0, 1.0) and np.all(np.diff(values) == 1):
-        return COUNTS
+        return kept_by(str(column.name), COUNTS)
     named = IDENTIFIER.fullmatch(str(column.name)) and is_whole(values)
-    return BY_NAME if named else ""
+    return kept_by(str(column.name), BY_NAME) if named else ""
 
 
 def _rarely_repeats(column: pd.Series) -> str:

@@ -11,11 +11,13 @@ from pandas.api import types
 from onefit._typing import Array
 from onefit.cli.errors import RowError, TableError, cited
 from onefit.cli.numerals import are_codes
+from onefit.validation import are_hardly_classes
 from onefit.wording import counted
 
 MOST_CODES = 10  # so many consecutive integers from 0 or 1 are read as class codes
 MOST_CLASSES = 50  # every class needs its own coefficients
 FEWEST = 4  # rows of classes: two of each
+LEAST_ROWS = 3  # of any table: two are left without one
 LARGEST = 1e100  # numbers beyond it overflow when they are squared and added up
 IF_AMOUNTS = "use --task regression or counts if these are amounts, "  # where a target has too many classes
 
@@ -112,7 +114,8 @@ def _labels(column: pd.Series, task: str) -> Any:
             f"{str(counts.index[1])!r}: at most {MOST_CLASSES} are taken. Is it a number written in a way "
             "that is not understood (see --decimal and --thousands)?"
         )
-    if 2 * len(counts) > len(column):
+    too_many = types.is_numeric_dtype(column) and are_hardly_classes(len(counts), len(column))
+    if too_many or 2 * len(counts) > len(column):
         raise TableError(
             f"target {name!r} has {len(counts)} classes in {len(column)} rows, {_too_many(column)}"
         )
@@ -135,9 +138,12 @@ def one_value(target: Any, value: Any) -> TableError:
     return TableError(f"target {target!r} is {str(value)!r} in every row: there is nothing to predict")
 
 
-def one_row() -> TableError:
-    """An error that there is nothing to leave out from."""
-    return TableError("the table has one row with a target: leave-one-out needs at least two")
+def too_few_rows(count: int) -> TableError:
+    """An error that nothing can be fitted to the rows that stay where one leaves."""
+    return TableError(
+        f"the table has {counted(count, 'row')} with a target: it takes at least {LEAST_ROWS} to fit a model "
+        "without one of them"
+    )
 
 
 def single_row(target: Any, label: Any) -> TableError:
@@ -168,10 +174,7 @@ def _too_many(column: pd.Series) -> str:
     if len(column) < FEWEST:
         return "which are too few: each class needs two rows at least"
     if types.is_numeric_dtype(column):
-        return (
-            "more than there are pairs of rows: is it a number or an identifier? Use --task regression, or "
-            "another column"
-        )
+        return "too few of each: is it a number or an identifier? Use --task regression, or another column"
     return (
         f"such as {str(column.iloc[0])!r}: write it as plain numbers if it is a number with a unit, or "
         "choose another column"

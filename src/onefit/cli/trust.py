@@ -160,16 +160,16 @@ def _about_choice(comparison: Ranking) -> str:
     models = "" if len(comparison.candidates) == 1 else "; the choice among models is not corrected for"
     if comparison.cuts is not None:
         return f"The strength was chosen by the same risk, which is therefore a little optimistic{models}."
-    among = (
-        "all strengths and mixes" if best.name == "elasticnet" else f"{len(best.model.risk_path_)} strengths"
-    )
-    chosen = "The strength was chosen by the same risk"
+    of_many = f"The strength was chosen among {len(best.model.risk_path_)}"
+    chosen = "Strength and mix were chosen" if best.name == "elasticnet" else of_many
     if not is_raised(best):
-        unraised = f"correcting the left-out {loss_name} for that does not raise it"
-        return f"{chosen}, the best of {among}: {unraised}{models}."
+        return (
+            f"{chosen} by the same risk: correcting the left-out {loss_name} for that does not raise it"
+            f"{models}."
+        )
     return (
-        f"{chosen}, which is therefore optimistic: the left-out {loss_name} of {best.name}, "
-        f"corrected for having chosen the best of {among}, is {corrected(best)}{models}."
+        f"{chosen} by the same risk, which is therefore optimistic: the left-out {loss_name} of {best.name}, "
+        f"corrected for the choice, is {corrected(best)}{models}."
     )
 
 

@@ -23,14 +23,15 @@ from onefit.metrics import LinearMetric, metric_of_loss
 from onefit.penalties import AnalysisPenalty, SeparablePenalty
 from onefit.problem import Problem
 from onefit.validation import (
+    check_class_count,
     check_flag,
     check_magnitude,
+    check_order,
     check_range,
     check_response,
     check_table,
     check_weights,
     validated,
-    warn_of_many_classes,
 )
 
 WITH_PROBABILITIES = (Logistic, Multinomial)
@@ -90,7 +91,8 @@ class LinearModel(BaseEstimator):
         of_classes = has_classes(self)
         check_flag("fit_intercept", self.fit_intercept)
         check_table(X)
-        check_response(y, X, of_classes=of_classes)
+        check_order(X, y, "fit(X, y)")
+        check_response(y, of_classes=of_classes)
         X, given = validated(
             self,
             X,
@@ -118,7 +120,7 @@ class LinearModel(BaseEstimator):
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         held, name = len(np.unique(numbers[weights > 0])), type(self).__name__
         instead = "use a regressor such as LassoLOO"
-        warn_of_many_classes(self.classes_, held, len(numbers), taken_by=name, instead=instead, stacklevel=5)
+        check_class_count(self.classes_, held, len(numbers), taken_by=name, instead=instead, stacklevel=5)
         if held < 2:
             only = np.asarray(labels)[weights > 0].tolist()[0]
             raise ValueError(

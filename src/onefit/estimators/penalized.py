@@ -384,7 +384,7 @@ def leaving(
                 "leave-one-out"
             )
         cv = check_cv(int(cv), y, classifier=classifier)
-    return as_folds(cv, X, y, groups), None
+    return as_folds(cv, X, y, groups, with_groups="fit(X, y, groups=g), a group for each row"), None
 
 
 def with_offset(found: RiskEstimate, metric: LinearMetric, offset: Array) -> RiskEstimate:

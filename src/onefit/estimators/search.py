@@ -30,6 +30,7 @@ from onefit.estimators.search_settings import (
     warn_without_effect,
 )
 from onefit.estimators.searched import SearchedModel, fit_weighted, is_grid, judge_grid
+from onefit.exceptions import UnsupportedModelError
 from onefit.leave_out.sets import Folds
 from onefit.readers.kernels import in_length_scales
 from onefit.risk.criteria import GCV, Criterion
@@ -42,7 +43,7 @@ from onefit.tuning.held_out import HeldOutJudge
 from onefit.tuning.judges import Judge
 from onefit.tuning.objective import Objective, objective_of
 from onefit.tuning.optimizers import Minimum
-from onefit.validation import check_classes_stay, check_weights
+from onefit.validation import check_classes_stay, check_order, check_weights
 
 Gradient: TypeAlias = Literal["exact", "2017"]
 OF_THE_BEST = ("n_features_in_", "feature_names_in_", "classes_")  # attributes that a search takes over
@@ -220,6 +221,7 @@ class GradientSearchCV(MetaEstimatorMixin, BaseEstimator):
             Rows that leave together, as with ``risk=LeaveGroupOut(groups)``; with ``cv`` they are for the
             splitter.
         """
+        check_order(X, y, "fit(X, y)")
         if sample_weight is not None:
             check_weights(sample_weight, X)
         how = risk_of(self, X, y, groups)
@@ -385,6 +387,10 @@ def _thorough(
     if folds is not None:
         own = how.groups if isinstance(how, LeaveGroupOut) else folds
         return loo(best, X, y, sample_weight, groups=own, exact=True)
-    if how == "loo" or isinstance(how, Permutation):
-        return loo(best, X, y, sample_weight)
-    return evaluate(best, X, y, how, sample_weight)
+    try:
+        if how == "loo" or isinstance(how, Permutation):
+            return loo(best, X, y, sample_weight)
+        return evaluate(best, X, y, how, sample_weight)
+    except UnsupportedModelError as error:
+        why = error.__cause__ or error  # without what onefit.loo offers
+        raise UnsupportedModelError(f"{why}. On a grid cv=5 judges any model, by refits") from error

@@ -31,6 +31,7 @@ from onefit.risk.estimate import RiskEstimate
 from onefit.tuning.space import Domain, Scale, Space
 from onefit.validation import check_table
 
+ANY_MODEL = "GridSearchCV searches over any estimator, and so does this class over lists of values with cv=5"
 DIGITS = 12  # of a score: those that differ by rounding alone are ties, of which the first is taken
 
 
@@ -60,8 +61,7 @@ class SearchedModel:
         check_table(prepared)
         if not has_reading(type(last)):
             raise UnsupportedModelError(
-                f"no gradients for {type(last).__name__}: onefit.loo has no formula for it. GridSearchCV "
-                "searches over any estimator"
+                f"no gradients for {type(last).__name__}: onefit.loo has no formula for it. {ANY_MODEL}"
             )
         space = Space(tuple(domain_of(name, given, prepared, estimator) for name, given in bounds.items()))
         middle = space.values(space.middle)
@@ -75,7 +75,7 @@ class SearchedModel:
                 check_semidefinite(reading.fit.problem.X.gram, reading.fit.problem.X.kernel)
         except UnsupportedModelError as error:
             raise UnsupportedModelError(
-                f"no gradients for {type(last).__name__}: {error}. GridSearchCV searches over any estimator"
+                f"no gradients for {type(last).__name__}: {error}. {ANY_MODEL}"
             ) from error
         except ValueError as error:
             raise _explained(error, space, last, middle) from error

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
+import numpy as np
+
 from onefit._typing import Array, Design
 from onefit.exceptions import UnsupportedModelError
 from onefit.fit import Fit
@@ -33,6 +35,9 @@ class Reading:
         Whether it iterates at all.
     solved : bool
         Whether it is known to end at machine precision, as ours do.
+    gap : float
+        How far the objective may have been from its minimum where the solver stopped, by its own dual gap;
+        inf where it kept none.
     notes : tuple of str
     design : callable
         From new rows, as the estimator takes them, to rows of the fit's X.
@@ -50,6 +55,7 @@ class Reading:
     converged: bool = True
     iterates: bool = False
     solved: bool = False
+    gap: float = np.inf
     notes: tuple[str, ...] = ()
     design: Callable[[Any], Design] | None = None
     constant: float = 0.0

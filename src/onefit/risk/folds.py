@@ -19,7 +19,12 @@ from onefit.validation import is_count
 Seed: TypeAlias = int | np.random.Generator | None
 
 
-def as_folds(given: Any, X: Any, y: Any = None, groups: Any = None) -> Folds:
+GROUPS_AS_SPLITS = "list(cv.split(X, y, groups)), its splits"  # in place of a splitter
+
+
+def as_folds(
+    given: Any, X: Any, y: Any = None, groups: Any = None, *, with_groups: str = GROUPS_AS_SPLITS
+) -> Folds:
     """Read groups, a splitter, or a list of splits.
 
     Parameters
@@ -28,6 +33,8 @@ def as_folds(given: Any, X: Any, y: Any = None, groups: Any = None) -> Folds:
         Group of each row; or a scikit-learn splitter; or pairs of row numbers or boolean masks; or Folds.
     X, y, groups : arrays
         The data; ``y`` and ``groups`` are for the splitter alone.
+    with_groups : str
+        What to give where the splitter needs groups.
 
     Examples
     --------
@@ -42,10 +49,8 @@ def as_folds(given: Any, X: Any, y: Any = None, groups: Any = None) -> Folds:
         try:
             splits = list(given.split(X, y, groups))
         except ValueError as error:
-            raise ValueError(
-                f"{given!r} cannot split these data: {error} (a splitter that needs groups is given as its "
-                "splits, list(cv.split(X, y, groups)))"
-            ) from error
+            needs = f": give {with_groups}" if groups is None and "groups" in str(error) else ""
+            raise ValueError(f"{given!r} cannot split these data: {str(error).rstrip('.')}{needs}") from error
         return by_split(splits, n)
     if is_grouping(given):
         return by_group(given, n)

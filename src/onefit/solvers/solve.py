@@ -183,11 +183,14 @@ class Polished(NamedTuple):
         as at least a tenth of the former), that the given coefficients miss.
     moved : float
         ‖Δβ‖ / ‖β‖.
+    achievable : float
+        The achievable decrease itself.
     """
 
     solution: Solution
     missed: float
     moved: float
+    achievable: float
 
 
 def polish(fit: Fit) -> Polished:
@@ -202,4 +205,4 @@ def polish(fit: Fit) -> Polished:
     excess = max(fit.objective - best, 0.0) if np.isfinite(fit.objective) else np.inf
     size = max(float(np.linalg.norm(solution.fit.coef)), np.finfo(float).tiny)
     moved = float(np.linalg.norm(solution.fit.coef - fit.coef)) / size
-    return Polished(solution, excess / achievable, moved)
+    return Polished(solution, excess / achievable, moved, achievable)

@@ -6,6 +6,7 @@ from onefit.validation.data import (
     check_given,
     check_magnitude,
     check_new_rows,
+    check_order,
     check_response,
     check_rows,
     check_several_rows,
@@ -38,12 +39,14 @@ from onefit.validation.options import (
     is_count,
     is_number,
 )
-from onefit.validation.responses import check_range, class_numbers, warn_of_many_classes
+from onefit.validation.responses import are_hardly_classes, check_class_count, check_range, class_numbers
 
 __all__ = [
+    "are_hardly_classes",
     "check_audit",
     "check_bounds",
     "check_choice",
+    "check_class_count",
     "check_class_weight",
     "check_classes_stay",
     "check_column_sizes",
@@ -57,6 +60,7 @@ __all__ = [
     "check_max_error",
     "check_new_rows",
     "check_offset",
+    "check_order",
     "check_positive",
     "check_range",
     "check_response",
@@ -77,5 +81,4 @@ __all__ = [
     "is_number",
     "labels_of",
     "validated",
-    "warn_of_many_classes",
 ]

@@ -39,7 +39,8 @@ def check_rows(
 ) -> tuple[Design, Array]:
     """Check X and y against what the model was fitted on; X in float64, its memory order kept."""
     check_table(X)
-    check_response(y, X, of_classes=not numeric)
+    check_order(X, y, "model, X, y")
+    check_response(y, of_classes=not numeric)
     X, y = validated(
         model,
         _as_the_model_knows_them(model, X),
@@ -237,7 +238,13 @@ def check_unnamed(y: Any) -> None:
         )
 
 
-def check_response(y: Any, X: Any = None, *, of_classes: bool) -> None:
+def check_order(X: Any, y: Any, order: str) -> None:
+    """Refuse rows and a response that were taken for one another, and say how they are given."""
+    if getattr(y, "ndim", 1) == 2 and getattr(X, "ndim", 2) == 1:
+        raise ValueError(f"X has one dimension and y has two: are they swapped? The order is {order}")
+
+
+def check_response(y: Any, *, of_classes: bool) -> None:
     """Refuse responses that are no numbers for a model of numbers, and what is masked or out of range.
 
     Raises
@@ -246,8 +253,6 @@ def check_response(y: Any, X: Any = None, *, of_classes: bool) -> None:
     """
     check_unmasked("y", y)
     check_unnamed(y)
-    if getattr(y, "ndim", 1) == 2 and getattr(X, "ndim", 2) == 1:
-        raise ValueError("X has one dimension and y has two: are they swapped? The order is model, X, y")
     values = np.asarray(y)
     if values.ndim == 0:
         return

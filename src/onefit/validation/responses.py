@@ -11,6 +11,8 @@ from onefit._typing import Array, Index
 from onefit.exceptions import UnreliableWarning
 
 MANY_CLASSES = 20  # different numbers, beyond which they are hardly classes where a tenth of the rows differ
+FEWEST_A_CLASS = 3  # rows, on average, below which so many numbers are no classes
+FAMILIES = {1.0: "Poisson", 2.0: "gamma", 3.0: "inverse Gaussian"}  # Tweedie powers with a name
 
 
 def class_numbers(y: Any, classes: Any) -> Index:
@@ -27,23 +29,34 @@ def class_numbers(y: Any, classes: Any) -> Index:
     return numbers
 
 
-def warn_of_many_classes(
+def are_hardly_classes(count: int, n: int) -> bool:
+    """Whether so many different numbers are too many classes for so many rows."""
+    return count > MANY_CLASSES and count * FEWEST_A_CLASS > n
+
+
+def check_class_count(
     classes: Any, held: int, n: int, *, taken_by: str, instead: str, stacklevel: int
 ) -> None:
-    """Warn where labels look like numbers: so many of them are different."""
-    if classes.dtype.kind in "iuf" and held > max(MANY_CLASSES, n // 10):
-        warnings.warn(
-            f"y has {held} different numbers in {n} rows, each a class of its own to {taken_by}: if y is a "
-            f"number, {instead}",
-            UnreliableWarning,
-            stacklevel=stacklevel + 1,
-        )
+    """Refuse labels that look like numbers, of nearly as many classes as rows, and warn of many.
+
+    Raises
+    ------
+    ValueError
+    """
+    if classes.dtype.kind not in "iuf" or held <= max(MANY_CLASSES, n // 10):
+        return
+    said = f"y has {held} different numbers in {n} rows, each a class of its own to {taken_by}: if y is a "
+    if are_hardly_classes(held, n):
+        raise ValueError(f"{said}number, {instead}; if these are labels, write them as text, y.astype(str)")
+    warnings.warn(f"{said}number, {instead}", UnreliableWarning, stacklevel=stacklevel + 1)
 
 
 def check_range(y: Array, power: float) -> None:
     """Refuse responses outside the range of a Tweedie family."""
-    low = "y > 0" if power >= 2 else "y >= 0"
     outside = y <= 0 if power >= 2 else y < 0
     if power >= 1 and np.any(outside):
-        row = int(np.flatnonzero(outside)[0])
-        raise ValueError(f"this model needs {low}, but y[{row}] = {y[row]:g} (Tweedie power {power:g})")
+        row, count = int(np.flatnonzero(outside)[0]), int(np.count_nonzero(outside))
+        of_all = f", the first of {count} such rows" if count > 1 else ""
+        family = FAMILIES.get(power, f"Tweedie, power {power:g}")
+        low = "y > 0" if power >= 2 else "y >= 0"
+        raise ValueError(f"this model ({family}) needs {low}, but y[{row}] = {y[row]:g}{of_all}")

@@ -329,9 +329,11 @@ def test_one_label_is_no_classification():
         LeaveOneOutHead(None, head="ridge").fit(X, np.zeros(len(X), dtype=int))
 
 
-def test_whole_numbers_are_taken_for_labels_with_a_warning():
+def test_whole_numbers_are_taken_for_labels_unless_they_are_many():
     X, _ = digits()
-    with pytest.warns(onefit.UnreliableWarning, match="a class of its own to a ridge head: .* floats"):
+    with pytest.warns(onefit.UnreliableWarning, match=r"a class of its own to a ridge head: .* floats"):
+        LeaveOneOutHead(None, head="ridge").fit(X, np.arange(len(X)) // 4)
+    with pytest.raises(ValueError, match=r"a class of its own to a ridge head: .* floats; .* as text"):
         LeaveOneOutHead(None, head="ridge").fit(X, np.arange(len(X)))
 
 

@@ -71,7 +71,19 @@ def _elastic_net(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:
     data = checked_numbers(model, X, y, sample_weight, several_outputs=True)
     y = data.y if data.y[0].size > 1 else data.y.reshape(-1)
     penalty = elastic_net(alpha_of(model) * data.total, mix_of(model))
-    return _least_squares(model, replace(data, y=y), penalty, mean_scaled=True)
+    reading = _least_squares(model, replace(data, y=y), penalty, mean_scaled=True)
+    return replace(reading, gap=_dual_gap(model) * data.total)
+
+
+def _dual_gap(model: Any) -> float:
+    """Bound that coordinate descent kept of how far a mean was from its minimum.
+
+    Without a penalty it keeps something else, and in single precision its rounding decides.
+    """
+    gaps = getattr(model, "dual_gap_", None)
+    if gaps is None or not alpha_of(model) > 0 or np.asarray(model.coef_).dtype != np.float64:
+        return np.inf
+    return float(np.sum(np.maximum(gaps, 0.0)))
 
 
 def _huber(model: Any, X: Any, y: Any, sample_weight: Any) -> Reading:

@@ -19,7 +19,7 @@ from onefit.metrics import LogLoss
 from onefit.risk.means import mean_and_error
 from onefit.torch.features.one_against_rest import OneAgainstRest
 from onefit.torch.features.splits import some_of_each
-from onefit.validation import warn_of_many_classes
+from onefit.validation import check_class_count
 
 JOINT = 400  # coefficients up to which several classes share one multinomial fit
 DECADES = 6.0  # of a logistic path
@@ -157,7 +157,7 @@ def ridge_head(X: Array, y: Any, sample_weight: Any) -> JudgedHead:
         if len(classes) < 2:
             raise ValueError(f"a ridge head needs labels of at least 2 classes, got {len(classes)}")
         own, instead = "a ridge head", "give it as floats"
-        warn_of_many_classes(classes, len(classes), len(numbers), taken_by=own, instead=instead, stacklevel=3)
+        check_class_count(classes, len(classes), len(numbers), taken_by=own, instead=instead, stacklevel=3)
         target = np.eye(len(classes))[numbers]
     return judged_numbers(RidgeLOO().fit(X, target, sample_weight), target, sample_weight, classes)
 

@@ -520,3 +520,17 @@ def test_a_loss_that_may_have_other_minima_says_so(power, link, said):
     y = np.exp(0.3 * X[:, 0] + 1.0) * rng.gamma(5.0, 0.2, 16)
     est = onefit.loo(TweedieRegressor(power=power, link=link, alpha=0.03, tol=1e-8).fit(X, y), X, y)
     assert any("not convex" in note for note in est.notes) == said
+
+
+@pytest.mark.parametrize("seed", [0, 4, 8, 16])
+def test_rows_on_flat_pieces_do_not_depend_on_their_order_but_by_their_bounds(seed):
+    """Classes that can be separated leave a squared hinge without a penalty many optima, all of them zero."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(16, 3))
+    y = (X[:, 0] > 0).astype(int)
+    order, model = rng.permutation(16), onefit.GeneralizedLinear("squared_hinge", L2(0.0))
+    for rows in (np.arange(16), order):
+        with pytest.warns(UnreliableWarning, match="several optima may differ"):
+            est = onefit.loo(model.fit(X[rows], y[rows]), X[rows], y[rows])
+        assert est.guarantee == "rough"
+        assert not np.isfinite(est.bounds).any()

@@ -291,9 +291,11 @@ def _is_strict(fit: Fit) -> bool:
 def starts_from_zero(fit: Fit) -> bool:
     """Whether solvers start from zero and end at the smallest optimum: where a direction has no penalty.
 
-    Bounds stop them elsewhere.
+    Bounds stop them elsewhere, and so do rows on straight pieces, of which any place is as good.
     """
-    return fit.has_free_directions and not _is_of_program(fit)
+    if not fit.has_free_directions or _is_of_program(fit):
+        return False
+    return not _has_straight_pieces(fit) or bool(held_rows(fit).sum() == np.sum(fit.problem.weights > 0))
 
 
 def _has_patterns(fit: Fit) -> bool:

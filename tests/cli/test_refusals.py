@@ -248,3 +248,11 @@ def test_other_commands(tmp_path, capsys, monkeypatch, arguments, says):
     (tmp_path / "t.csv").write_text(GOOD)
     monkeypatch.chdir(tmp_path)
     refused(capsys, arguments, says, tmp_path)
+
+
+def test_a_word_too_many_may_be_a_column(capsys):
+    assert run(["tune", "t.csv", "price"]) == 2
+    said = capsys.readouterr().err
+    assert "(price): name the column to predict with --target; 'onefit tune --help' tells" in said
+    assert run(["demo", "price"]) == 2
+    assert "(price): 'onefit demo --help' tells" in capsys.readouterr().err

@@ -63,8 +63,18 @@ def _invoke(arguments: list[str]) -> int:
         say(usage.ctx.get_help(), err=True)
         return 2
     except click.ClickException as error:
-        return _fail(error.format_message())
+        return _fail(error.format_message() + _where_it_belongs(error))
     return 0
+
+
+def _where_it_belongs(error: click.ClickException) -> str:
+    """What to do with a word too many: it may be the name of a column."""
+    if "unexpected extra argument" not in error.format_message() or getattr(error, "ctx", None) is None:
+        return ""
+    command = error.ctx.command  # type: ignore[attr-defined]
+    takes = any(option.name == "target" for option in command.params)
+    column = "name the column to predict with --target; " if takes else ""
+    return f": {column}'onefit {command.name} --help' tells what it takes"
 
 
 def _fail(message: str) -> int:

@@ -99,6 +99,11 @@ class Fit:
         penalty = self.problem.penalty
         return penalty.tangent(self.coef, self.loss_gradient if penalty.turns else None)
 
+    @property
+    def curvature_shrink(self) -> float:
+        """Factor on the penalty's curvature when one of the rows leaves, 1 where the penalty is straight."""
+        return self.problem.usual_shrink if self.tangent.is_curved else 1.0
+
     @cached_property
     def is_kinked(self) -> bool:
         """Whether the penalty has kinks, which make an active pattern."""

@@ -38,7 +38,7 @@ from onefit.leave_out.stages import State
 from onefit.leave_out.step_bounds import cost_of_closer_bounds
 from onefit.leave_out.ways import Way, cost_of_chords, usual_way
 from onefit.leave_out.without_factor import told_without_factor
-from onefit.leave_out.yardstick import Yardstick, allowed
+from onefit.leave_out.yardstick import Yardstick, allowed, allowed_by_all
 from onefit.numerics import KNOWN, LITTLE_SLACK
 from onefit.solvers.truncated import Seconds
 
@@ -151,7 +151,7 @@ def _take_probes(state: State, yardstick: Yardstick) -> None:
     if frame.asks_for_factor(frame.fewest):
         state.take_factor()
         return
-    room = allowed(state.found, yardstick, state.max_error, np.ones(state.found.count))
+    room = allowed_by_all(state.found, yardstick, state.max_error)
     try:
         state.step, state.found = as_close_as_asked(state.fit, state.step, state.found, yardstick, room)
     except SolverError:

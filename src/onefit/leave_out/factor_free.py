@@ -19,6 +19,7 @@ from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit, once
 from onefit.leave_out.chords import MAX_STEPS, USUAL_STEPS, FoldProblems, goes_by_coefficients
 from onefit.leave_out.coef_steps import EndsOfSteps, OfFit, Roughly, steps_in_coefficients
+from onefit.leave_out.row_order import random_order
 from onefit.problem import Problem
 from onefit.solvers import by_column, coordinate_descent, on_pattern
 from onefit.solvers.by_column import SomeColumns
@@ -282,6 +283,16 @@ class FitsWithout:
         serving.products.append(sum(end.passes))
         self.serving = serving
         return end
+
+
+def without_tenths(fit: Fit, curvature: Curvature | None = None, apart: Array | None = None) -> Array:
+    """Predictors of all rows, each by a fit without its tenth: of the shape of η.
+
+    ``apart`` are those that are at hand, NaN elsewhere.
+    """
+    eta = np.full(fit.eta.shape, np.nan) if apart is None else apart.copy()
+    FitsWithout().complete(eta, fit, curvature, parts_of(random_order(fit)))
+    return eta
 
 
 def _approached(

@@ -18,11 +18,10 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.leave_out.draws import LOOKS, MOST, NEGLIGIBLE, Draw, draw, expected_spread, size_for, wanting
-from onefit.leave_out.factor_free import PARTS, FitsWithout, goes_by_column, parts_of, rough_cost
+from onefit.leave_out.factor_free import PARTS, goes_by_column, rough_cost, without_tenths
 from onefit.leave_out.regression import regression_estimate
 from onefit.leave_out.result import Correction, Drawn
-from onefit.leave_out.row_order import random_order
-from onefit.leave_out.yardstick import Yardstick, allowed
+from onefit.leave_out.yardstick import Yardstick, allowed_by_all
 from onefit.numerics import UNRELIABLE, resolution
 
 if TYPE_CHECKING:
@@ -82,8 +81,7 @@ class _Sample:
         """Leave out tenths; predictors without them take the place of those after a step."""
         fit, found = state.fit, state.found
         inside, stepped = (yardstick.losses(frame, eta[frame]) for eta in (fit.eta, found.eta))
-        eta = np.full(found.eta.shape, np.nan) if apart is None else apart.copy()
-        FitsWithout().complete(eta, fit, state.curvature, parts_of(random_order(fit)))
+        eta = without_tenths(fit, state.curvature, apart)
         without = yardstick.losses(frame, eta[frame])
         stepped = np.clip(np.nan_to_num(stepped, nan=np.inf), None, 2.0 * without.max())  # may be anywhere
         in_frame = _linalg.with_axes(np.isin(found.rows, frame), eta)
@@ -98,8 +96,7 @@ class _Sample:
     @property
     def room(self) -> float:
         """Error of the mean that may be left."""
-        found = self.state.found
-        return allowed(found, self.yardstick, self.state.max_error, np.ones(found.count))
+        return allowed_by_all(self.state.found, self.yardstick, self.state.max_error)
 
     @cached_property
     def _order(self) -> Index:

@@ -175,7 +175,7 @@ def test_what_is_done_with_a_factor_counts_beside_it(monkeypatch):
 
 @pytest.mark.usefixtures("cheap")
 def test_few_rows_are_left_to_a_factor():
-    assert RowsAlone.where_they_pay(fit_at(n=without_factor.FIRST)) is None
+    assert RowsAlone.where_they_pay(fit_at(n=without_factor.FIRST_SAMPLE)) is None
 
 
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])

@@ -27,7 +27,7 @@ from onefit.numerics import UNRELIABLE, resolution
 if TYPE_CHECKING:
     from onefit.leave_out.stages import State
 
-FIRST = 120  # rows by which a sample is tried
+FIRST_SAMPLE = 120  # rows by which a sample is tried
 CERTAIN = 0.65  # share of them that are those of the largest changes, which tails are heavy in
 
 
@@ -42,7 +42,7 @@ def tell_by_parts(state: State, yardstick: Yardstick, apart: Array | None = None
     if not _pays(state, frame.size):
         return False
     sample = _Sample.of(state, yardstick, frame, apart)
-    m, most, loosely = FIRST, int(MOST * frame.size), max(1.0, UNRELIABLE / state.max_error)
+    m, most, loosely = FIRST_SAMPLE, int(MOST * frame.size), max(1.0, UNRELIABLE / state.max_error)
     for _ in range(LOOKS):
         drawn = sample.drawn(m)
         found = sample.correction(drawn)
@@ -57,10 +57,10 @@ def tell_by_parts(state: State, yardstick: Yardstick, apart: Array | None = None
 def _pays(state: State, count: int) -> bool:
     """Whether fits without tenths and some of the rows take less than all these rows."""
     fit = state.fit
-    if state.sets is not None or not goes_by_column(fit) or MOST * count <= FIRST:
+    if state.sets is not None or not goes_by_column(fit) or MOST * count <= FIRST_SAMPLE:
         return False
     each = state.stages()[0].each.seconds
-    return PARTS * rough_cost(fit) + FIRST * each < MOST * count * each
+    return PARTS * rough_cost(fit) + FIRST_SAMPLE * each < MOST * count * each
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +142,7 @@ class _Sample:
         _, error, _ = self._told(drawn)
         room, expected = loosely * self.room, self._expected(len(drawn.rows))
         wanted = room * expected / error if error > 0 else np.inf
-        return size_for(wanted, self._expected, FIRST, self.frame.size)
+        return size_for(wanted, self._expected, FIRST_SAMPLE, self.frame.size)
 
     def _told(self, drawn: Draw) -> tuple[float, float, float]:
         """The mean, its standard error, and how many of these an interval reaches."""

@@ -18,7 +18,7 @@ from onefit.fit import Fit
 from onefit.leave_out.averaged import step_by_average, step_by_diagonal
 from onefit.leave_out.draws import LOOKS, MOST, Draw, drawn_by
 from onefit.leave_out.factor_free import without_tenths
-from onefit.leave_out.parts import FIRST
+from onefit.leave_out.parts import FIRST_SAMPLE
 from onefit.leave_out.regression import ENOUGH, regression_estimate
 from onefit.leave_out.result import Correction, Drawn, LeftOut
 from onefit.leave_out.row_order import random_order
@@ -60,7 +60,7 @@ def told_without_factor(
     without = without_tenths(fit, apart=apart)
     known = _covariates(rows, yardstick, without)
     held = int(np.count_nonzero(yardstick.weights))
-    m, most = min(FIRST, ENOUGH * known.shape[1]), held if fit.is_kinked else int(MOST * held)
+    m, most = min(FIRST_SAMPLE, ENOUGH * known.shape[1]), held if fit.is_kinked else int(MOST * held)
     for _ in range(LOOKS):
         drawn = _drawn(rows, yardstick, known, min(m, most))
         eta = rows.taken(without, drawn.rows)
@@ -101,7 +101,7 @@ def _covariates(rows: RowsAlone, yardstick: Yardstick, without: Array) -> Array:
 
 def _stepped(rows: RowsAlone) -> Array:
     """Predictors after steps by the average curvature, where that takes less than the rows it saves."""
-    takes_less = cost_of_average(rows.fit).seconds < FIRST * rows.seconds_each
+    takes_less = cost_of_average(rows.fit).seconds < FIRST_SAMPLE * rows.seconds_each
     return step_by_average(rows.fit) if takes_less else step_by_diagonal(rows.fit)
 
 

@@ -51,6 +51,11 @@ class Fit:
         """Linear predictor of each row: (n,) or (n, c)."""
         return self.problem.linear_predictor(self.coef, self.intercept)
 
+    @property
+    def size_of_predictors(self) -> float:
+        """1 + max |η|, beside which changes of the linear predictors are measured."""
+        return 1.0 + float(np.abs(self.eta).max(initial=0.0))
+
     @cached_property
     def pinned(self) -> Mask:
         """Rows that sit on a kink of their loss: the shape of ``eta``, (n,) of a loss without any.

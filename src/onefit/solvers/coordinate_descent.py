@@ -26,7 +26,7 @@ from onefit.cost import Work
 from onefit.fit import Fit, once
 from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
-from onefit.solvers.line_search import ROUNDING, toward
+from onefit.solvers.line_search import ROUNDING, as_low_as, toward
 from onefit.solvers.net_on_products import NetOnProducts
 from onefit.solvers.one_output import curved, model_of, shifted, with_output
 from onefit.solvers.sweeps import gap_of_net, swept
@@ -325,7 +325,7 @@ def _on_independent_columns(fit: Fit) -> Fit:
     null = _linalg.null_space(_linalg.as_columns(columns).weighted_gram(means, fit.hessian))
     while null.shape[1]:
         moved, gone = _without_one(fit, support, null[:, 0])
-        if moved.objective > fit.objective + ROUNDING * abs(fit.objective):
+        if moved.objective > as_low_as(fit):
             break
         fit = moved
         null = null[:, 1:] - np.outer(null[:, 0], null[gone, 1:] / null[gone, 0])

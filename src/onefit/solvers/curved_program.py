@@ -133,7 +133,7 @@ def _descend(start: Fit, steps: int = STEPS) -> Fit:
 def _change(fit: Fit, target: Fit) -> float:
     """Of the linear predictors in a step, relative to 1 + |η|."""
     change = float(np.abs(target.eta - fit.eta).max(initial=0.0))
-    return change / (1.0 + float(np.abs(fit.eta).max(initial=0.0)))
+    return change / fit.size_of_predictors
 
 
 def _widest(fit: Fit) -> float:
@@ -151,7 +151,7 @@ def _back_on_piece(fit: Fit, widest: float) -> Fit:
     """
     penalty, gradient = fit.problem.penalty, fit.loss_gradient
     gradient = gradient + penalty.ridge(fit.coef.shape) * fit.coef
-    moving = (1.0 + float(np.abs(fit.eta).max(initial=0.0))) / widest if widest > 0 else 0.0
+    moving = fit.size_of_predictors / widest if widest > 0 else 0.0
     extent, force = max(np.abs(fit.coef).max(initial=0.0), moving), np.abs(gradient).max(initial=0.0)
     step = float(extent / force) if extent > 0 and force > 0 else 1.0
     coef = penalty.without_ridge().prox(fit.coef - step * gradient, step)

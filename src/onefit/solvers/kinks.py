@@ -174,7 +174,7 @@ def on_pattern(fit: Fit) -> Fit | None:
     """
     for _ in range(STEPS):
         fit, change = _stepped(fit)
-        if change <= SETTLED * (1.0 + float(np.abs(fit.eta).max(initial=0.0))):
+        if change <= SETTLED * fit.size_of_predictors:
             return fit if _duals_hold(fit) and (not fit.is_kinked or is_stationary(fit)) else None
     return None
 

@@ -171,7 +171,7 @@ def _take_all_cheaper_than(state: State, count: int) -> None:
             stage.act(which)
 
 
-def _tighten(state: State, affordable: float, least: float = WORTH) -> None:
+def _tighten(state: State, affordable: float, least: float) -> None:
     """Refine sets that are not certified, the worst first, for some seconds that do for such a share."""
     once = {Way.ITERATE: state.starts, Way.REPEAT: state.starts, Way.FINER: state.finer}
     for stage in state.stages() if state.found.correction is None else ():

@@ -197,6 +197,10 @@ class Fit:
         self.__dict__.update(values)
         return self
 
+    def at_hand(self, *names: str) -> dict[str, Any]:
+        """Those of some values by name that are known without computing them."""
+        return {name: vars(self)[name] for name in names if name in vars(self)}
+
     def moved(self, coef: Array, intercept: Array) -> Fit:
         """Return the same problem at other coefficients."""
         return Fit(self.problem, coef, intercept)

@@ -64,7 +64,7 @@ def solve(start: Fit) -> Fit:
 def _minimised(start: Fit) -> Fit:
     if not start.is_kinked:
         return _descend(start)
-    if np.any(start.coef) and "gradient" in vars(start):
+    if np.any(start.coef) and start.at_hand("gradient"):
         with suppress(SolverError):  # not near after all
             return _descend(start, FEW_STEPS)
     near = conic.solve(start.problem)
@@ -89,7 +89,7 @@ def _held(target: Fit, last: Fit) -> tuple[Fit, bool]:
     whether the point is known to be optimal; on a smooth piece that is all there is it is where steps end.
     """
     straight = isinstance(target.problem.loss, PiecewiseLinear)
-    if not target.is_kinked or not straight or "gradient" not in vars(last):
+    if not target.is_kinked or not straight or not last.at_hand("gradient"):
         return target, not target.is_kinked
     if is_stationary(target):
         return target, True
@@ -166,7 +166,7 @@ def _step(fit: Fit) -> Fit:
     offset = _linalg.times(own.X, fit.coef)
     moved = replace(own, X=_linalg.as_columns(own.X).along(basis), kinks=own.kinks - offset[:, None])
     level = np.atleast_1d(fit.intercept)[: own.extra.shape[1]]
-    known = np.concatenate([fit.gradient[rows], slopes]) if "gradient" in vars(fit) else None
+    known = np.concatenate([fit.gradient[rows], slopes]) if fit.at_hand("gradient") else None
     k = len(slopes)  # linear terms are rows that have no kink
     straight = PiecewiseRows.of(np.eye(k), np.full((k, 1), np.inf), np.column_stack([slopes, slopes]))
     dual = minimum(moved + straight, curvature, np.zeros(k), level, known)

@@ -111,7 +111,7 @@ def size_of_duals(fit: Fit) -> float:
 
 def _known_duals(start: Fit, rows: Index) -> Array | None:
     """Duals of the start, where it has them."""
-    if "gradient" in vars(start):
+    if start.at_hand("gradient"):
         return start.gradient[rows]
     if not _linalg.has_columns(start.problem.X) and np.any(start.coef):
         return -(start.problem.penalty.ridge(start.coef.shape) * start.coef)[rows]

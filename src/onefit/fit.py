@@ -51,6 +51,11 @@ class Fit:
         """Linear predictor of each row: (n,) or (n, c)."""
         return self.problem.linear_predictor(self.coef, self.intercept)
 
+    @property
+    def size_of_predictors(self) -> float:
+        """1 + max |η|, beside which changes of the linear predictors are measured."""
+        return 1.0 + float(np.abs(self.eta).max(initial=0.0))
+
     @cached_property
     def pinned(self) -> Mask:
         """Rows that sit on a kink of their loss: the shape of ``eta``, (n,) of a loss without any.
@@ -98,6 +103,11 @@ class Fit:
         """Smooth piece of the penalty through the coefficients."""
         penalty = self.problem.penalty
         return penalty.tangent(self.coef, self.loss_gradient if penalty.turns else None)
+
+    @property
+    def curvature_shrink(self) -> float:
+        """Factor on the penalty's curvature when one of the rows leaves, 1 where the penalty is straight."""
+        return self.problem.usual_shrink if self.tangent.is_curved else 1.0
 
     @cached_property
     def is_kinked(self) -> bool:
@@ -186,6 +196,10 @@ class Fit:
         """Take values of ``eta`` and the like that a solver has at hand, instead of computing them."""
         self.__dict__.update(values)
         return self
+
+    def at_hand(self, *names: str) -> dict[str, Any]:
+        """Those of some values by name that are known without computing them."""
+        return {name: vars(self)[name] for name in names if name in vars(self)}
 
     def moved(self, coef: Array, intercept: Array) -> Fit:
         """Return the same problem at other coefficients."""

@@ -54,7 +54,7 @@ def agrees(fit: Fit, removed, starts=None, rtol: float = 1e-6) -> None:
     for rows, end in zip(removed, ends, strict=True):
         anew = without(fit, rows)
         assert end is not None
-        assert end.off.max() <= 1e-7 * (1.0 + np.abs(anew.eta).max())
+        assert end.bounds.max() <= 1e-7 * (1.0 + np.abs(anew.eta).max())
         own, other = (losses(fit, eta) for eta in (end.eta, anew.eta))
         np.testing.assert_allclose(own, other, rtol=rtol, atol=1e-7)
         found = Fit(anew.problem, end.coef, end.intercept)
@@ -199,7 +199,7 @@ def test_refits_whose_predictors_are_all_zero_are_proven(batch):
     if batch:
         (end,) = batched.solve_without(fit, [np.array([8])], [None])
         assert end is not None
-        assert end.off[8] < 1e-9
+        assert end.bounds[8] < 1e-9
     else:
         left = solve(Fit.at_start(fit.problem.without(8)))
         assert bound_at(left, np.array([8]))[0] < 1e-9

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from onefit import losses, penalties
 from onefit.fit import Fit
 from onefit.leave_out import leave_out, parts
-from onefit.leave_out.factor_free import FitsWithout
+from onefit.leave_out.factor_free import FitsWithout, parts_of
 from onefit.leave_out.row_order import random_order
 from onefit.leave_out.stages import State
 from onefit.metrics import LogLoss, SquaredError
@@ -120,7 +120,7 @@ def test_tenths_that_were_left_out_before_are_not_again(monkeypatch):
 
     monkeypatch.setattr(FitsWithout, "left_out_roughly", watched)
     plain = leave_out(fit, max_error=WANTED, yardstick=judge, for_bounds=np.inf)
-    first, *_, last = tenths = parts.parts_of(random_order(fit))
+    first, *_, last = tenths = parts_of(random_order(fit))
     assert len(anew) == len(tenths)
     apart = np.full(fit.problem.n, np.nan)
     FitsWithout().complete(apart, fit, None, [first, last])

@@ -18,7 +18,7 @@ from onefit.leave_out.chords import FoldProblems
 from onefit.leave_out.frame import Frame
 from onefit.leave_out.probed import BY_PROBES, as_close_as_asked, doubt_of_probes, sharpened
 from onefit.leave_out.step import one_step
-from onefit.leave_out.yardstick import allowed
+from onefit.leave_out.yardstick import allowed_by_all
 from onefit.losses import Logistic
 from onefit.metrics import LogLoss
 from onefit.penalties import L2
@@ -112,7 +112,7 @@ def test_few_probes_do_where_they_leave_little_open(weighted, intercept):
     truth = weights @ judge.losses(exact.rows, exact.eta) / weights.sum()
     begun = engine.begin(fit, None, judge)
     assert begun.estimate.probes == iterated.FEW_PROBES
-    one = allowed(begun.found, judge, 1.0, np.ones(len(y)))
+    one = allowed_by_all(begun.found, judge)
     half = doubt_of_probes(fit, begun.step, begun.found, judge).half / BY_PROBES
     rooms = (
         (4.0 * one, iterated.FEW_PROBES),

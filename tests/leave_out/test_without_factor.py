@@ -12,9 +12,8 @@ import onefit
 from builders import tenths, without
 from onefit.fit import Fit
 from onefit.leave_out import leave_out, without_factor
-from onefit.leave_out.factor_free import FitsWithout, parts_of
+from onefit.leave_out.factor_free import FitsWithout, without_tenths
 from onefit.leave_out.refit import refit_cost
-from onefit.leave_out.row_order import random_order
 from onefit.leave_out.rows_alone import RowsAlone
 from onefit.losses import Logistic, Multinomial
 from onefit.metrics import LogLoss
@@ -122,9 +121,7 @@ def test_a_factor_takes_over_where_half_of_the_rows_would_not_tell(monkeypatch):
 def test_each_class_loses_by_steps_what_it_does_without_its_tenths(store):
     """Beside steps by the average curvature one class moves farther than another."""
     fit = fit_at(n=300, store=store)
-    judge, rows, without_tenths = yardstick_of(fit), RowsAlone(fit), np.full(fit.eta.shape, np.nan)
-    FitsWithout().complete(without_tenths, fit, None, parts_of(random_order(fit)))
-    known = without_factor._covariates(rows, judge, without_tenths)
+    known = without_factor._covariates(RowsAlone(fit), yardstick_of(fit), without_tenths(fit))
     _, tenths, stepped = known[:, :3].T
     for k in range(C):
         own = fit.problem.y == k
@@ -178,7 +175,7 @@ def test_what_is_done_with_a_factor_counts_beside_it(monkeypatch):
 
 @pytest.mark.usefixtures("cheap")
 def test_few_rows_are_left_to_a_factor():
-    assert RowsAlone.where_they_pay(fit_at(n=without_factor.FIRST)) is None
+    assert RowsAlone.where_they_pay(fit_at(n=without_factor.FIRST_SAMPLE)) is None
 
 
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
@@ -214,11 +211,11 @@ def test_tenths_without_any_row_of_a_class_end_where_steps_lead(classes, l1_rati
     intercept = np.ones(classes, dtype=bool) if classes > 2 else np.array(True)
     fit = solve(Fit.at_start(Problem(loss, penalty, X, y.astype(float), np.ones(160), intercept))).fit
     assert fit.problem.attains_levels(fit.problem.weights[:, None]).all()
-    without_tenths = np.full(fit.eta.shape, np.nan)
-    FitsWithout().complete(without_tenths, fit, None, tenths(160))
-    assert np.isfinite(without_tenths).all()
+    apart = np.full(fit.eta.shape, np.nan)
+    FitsWithout().complete(apart, fit, None, tenths(160))
+    assert np.isfinite(apart).all()
     rest = np.delete(tenths(160)[2], 3)
     assert not fit.problem.attains_levels(fit.problem.weights_without([tenths(160)[2]])).any()
     near = 0.5 + np.abs(fit.eta[rest]).max()
-    lost = loss.value(y[rest].astype(float), without_tenths[rest])
+    lost = loss.value(y[rest].astype(float), apart[rest])
     assert np.all(lost < loss.value(y[rest].astype(float), fit.eta[rest]) + 2.0 * near)

@@ -28,7 +28,7 @@ from onefit.risk.means import paired_errors
 from onefit.solvers import coordinate_descent, sweeps
 from onefit.solvers.solve import solve
 from onefit.tuning.judgement import Judgement
-from onefit.tuning.looks import FIRST, TENTHS, Looks
+from onefit.tuning.looks import FIRST_ROWS, TENTHS, Looks
 from onefit.tuning.sample import Verdict
 
 
@@ -226,7 +226,7 @@ def test_fits_as_large_as_the_sample_begin_by_tenths(n):
     assert weak.fit.tangent.size >= 0.95 * n
     assert looks.first(strong).seen == 0
     found = looks.first(weak)
-    assert FIRST <= found.seen < FIRST + n / 10
+    assert FIRST_ROWS <= found.seen < FIRST_ROWS + n / 10
     parts = [rows for rows in tenths_of(X, y) if not np.isnan(found.apart[rows]).any()]
     assert sum(map(len, parts)) == found.seen
     exact = np.concatenate(

@@ -234,7 +234,7 @@ def _by_blocks(scoring: Scoring, pooled: Pooled, units: Any | None) -> Array:
         without = np.array(
             [_by_scorer(scoring, pooled.some(np.flatnonzero(of_entry != g))) for g in range(count)]
         )
-    totals = np.bincount(own, np.ones(n) if pooled.weights is None else pooled.weights).astype(np.float64)
+    totals = np.bincount(own, pooled.row_weights).astype(np.float64)
     return np.asarray(-whole + _spread_over_units(without, block, totals)[own])
 
 

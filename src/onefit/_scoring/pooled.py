@@ -62,10 +62,14 @@ class Pooled:
         return np.ldexp(np.round(np.ldexp(digits, BITS)), powers - BITS)
 
     @property
+    def row_weights(self) -> Array:
+        """Weight of each row, one where none were given: (r,)."""
+        return np.ones(len(self.predictions)) if self.weights is None else self.weights
+
+    @property
     def shares(self) -> Array:
         """Weights with sum one: (r,)."""
-        weights = np.ones(len(self.predictions)) if self.weights is None else self.weights
-        return np.asarray(weights / weights.sum())
+        return np.asarray(self.row_weights / self.row_weights.sum())
 
     @property
     def number(self) -> Index:

@@ -30,7 +30,7 @@ from onefit.blocks.step import Left, StepJudge, StepPath
 from onefit.blocks.sums import RowSums
 from onefit.leave_out.prove import Widths
 from onefit.leave_out.rescaling import Spread
-from onefit.leave_out.step_bounds import radius_of_step
+from onefit.leave_out.step_bounds import radius_of_step, where_told
 from onefit.losses import Squared
 from onefit.metrics import SquaredError
 from onefit.numerics import LEAST_SLACK, ON_BOUND, rounding_of_slack
@@ -364,4 +364,4 @@ class ChosenStrength:
             widths = Widths.of(np.sqrt(self.widest / slack))
             within = radius_of_step(R, norm + checked.moved, widths, spread, checked.residual)
             found = checked.off + np.sqrt(checked.forms / slack) * within
-        return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)
+        return where_told(found, slack)

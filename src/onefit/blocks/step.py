@@ -102,15 +102,18 @@ class StepJudge:
             factored.condition if factored.is_definite else DEPENDENT,
         )
 
+    def _on_support(self, X: Array) -> Array:
+        return X if len(self.support) == X.shape[1] else X[:, self.support]
+
     def changes(self, X: Array, slope: Array, shares: Array) -> Array:
         """Return the coefficients on the support without each of some rows, less those with all: (r, k)."""
-        own = X if len(self.support) == X.shape[1] else X[:, self.support]
+        own = self._on_support(X)
         along = product(product(own - self.means, self.root), self.root.T)
         return along * slope[:, None] + np.outer(shares, self.shift)
 
     def forms(self, X: Array) -> Array:
         """Return h of some rows: (r,)."""
-        own = X if len(self.support) == X.shape[1] else X[:, self.support]
+        own = self._on_support(X)
         kind = self.root.dtype
         half = own.astype(kind, order="C", copy=False) - self.means.astype(kind)
         half = times_upper(half, self.root) if self.triangular else product(half, self.root)

@@ -25,6 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import lsmr, splu
 
+from onefit import _linalg
 from onefit._typing import Array, Design, Index, Mask
 from onefit.convex_program.model import ConvexProgram
 from onefit.convex_program.program import SplitProgram, solved_data
@@ -324,9 +325,7 @@ def _by_place(s: Array, room: float, z: Array, dual_room: float, boundary: Calla
 
 def _on_surface(normal: Array, bend: Array, multiplier: float) -> Array:
     """Of {g ≤ 0} at a point of g = 0, from the gradient and Hessian of g, and μ with z = −μ ∇g."""
-    system = np.block(
-        [[np.eye(len(normal)) + multiplier * bend, normal[:, None]], [normal[None], np.zeros((1, 1))]]
-    )
+    system = _linalg.bordered(np.eye(len(normal)) + multiplier * bend, normal[:, None], np.zeros((1, 1)))
     return np.asarray(np.linalg.inv(system)[:-1, :-1])
 
 

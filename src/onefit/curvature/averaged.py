@@ -119,10 +119,14 @@ class AverageCurvature:
         levels = levels - self.means @ coef
         if self.fit.problem.has_free_shift:
             levels = levels - levels.mean()
-        if span is not None:  # beside the span the ridge is all there is
-            ridge = self.fit.tangent.hessian.flat[0]
-            coef = span.coefficients(coef - own / ridge) + whole / ridge
-        return Direction(coef, levels)
+        return Direction(self._in_columns(coef, own, whole), levels)
+
+    def _in_columns(self, coef: Array, own: Array, whole: Array) -> Array:
+        """Coefficients from those of the coordinates, given the gradient in these and in the columns."""
+        if self.span is None:
+            return coef
+        ridge = self.fit.tangent.hessian.flat[0]  # beside the span it is all there is
+        return self.span.coefficients(coef - own / ridge) + whole / ridge
 
     def _solve_each(self, gradient: Direction) -> Direction:
         """The same of several: products of the columns are those of all of them side by side."""
@@ -138,9 +142,7 @@ class AverageCurvature:
         levels = levels - (self.means @ coef).reshape(f, c)
         if self.fit.problem.has_free_shift:
             levels = levels - _linalg.row_means(levels)
-        if span is not None:
-            ridge = self.fit.tangent.hessian.flat[0]
-            coef = span.coefficients(coef - own / ridge) + whole / ridge
+        coef = self._in_columns(coef, own, whole)
         return Direction(np.moveaxis(coef.reshape(-1, f, c), 1, 2), levels.T)
 
     def step(self) -> Array:

@@ -201,7 +201,7 @@ def cost_along_path(fit: Fit, before: Array) -> Work:
     return Work(4.0 * n * p + 2.0 * n * k * (1.0 + changes), 60.0 + 20.0 * changes)
 
 
-def by_products(fit: Fit, K: Curvature, share: float = 1.0, probes: int = PROBES) -> Curvature:
+def by_products(fit: Fit, K: Curvature, share: float, probes: int) -> Curvature:
     """K by its products, where they take far less than a factor that nobody has made yet.
 
     Parameters
@@ -209,7 +209,7 @@ def by_products(fit: Fit, K: Curvature, share: float = 1.0, probes: int = PROBES
     fit : Fit
     K : Curvature
         Of the fit.
-    share : float, default 1
+    share : float
         Factor on the penalty's curvature in it.
     probes : int
     """

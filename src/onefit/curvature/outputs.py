@@ -154,6 +154,9 @@ class CoupledBlock(Borrower[SummedRows]):
         free = [np.flatnonzero(column) for column in self.own.free.T]
         return row_products(self.own.X, self._means, free)
 
+    def _some_rows(self, rows: Index) -> RowProducts:
+        return replace(self._rows, X=_linalg.some_rows(self.own.X, rows))
+
     @property
     def is_in_single(self) -> bool:
         """Whether the factor is in single precision."""
@@ -285,14 +288,12 @@ class CoupledBlock(Borrower[SummedRows]):
             and self._factored.is_definite
         ):
             return self.own.matrices(self._forms_by_halves(rows))
-        some = replace(self._rows, X=_linalg.some_rows(self.own.X, rows))
-        return self.own.matrices(some.forms(self._inverse))
+        return self.own.matrices(self._some_rows(rows).forms(self._inverse))
 
     def _forms_by_halves(self, rows: Index) -> Array:
         """The same in the outputs of K, from L⁻¹ z, which is zero before the coordinates of z."""
         L, ends, free = self._factored.factor, self._rows.ends, self._rows.free
-        some = replace(self._rows, X=_linalg.some_rows(self.own.X, rows))
-        Z = np.concatenate([block for _, block in some.blocks(L.dtype)])
+        Z = np.concatenate([block for _, block in self._some_rows(rows).blocks(L.dtype)])
         halves, found = list[Array](), np.empty((len(rows), len(free), len(free)))
         for a, own in enumerate(free):
             rest = np.zeros((len(rows), len(L) - ends[a]), dtype=L.dtype)

@@ -34,6 +34,10 @@ class OfFactor(OfColumns):
     def _means(self) -> Array | None:
         """What was taken off the columns: (k,)."""
 
+    def _blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Its centred columns, some rows at a time, and which these are."""
+        return _linalg.as_columns(self._active).blocks(self._means)
+
     @property
     @abstractmethod
     def _factored(self) -> Factorization:
@@ -80,7 +84,7 @@ class OfFactor(OfColumns):
     @property
     def _half(self) -> Array:
         """Rows whose inner products are those of the centred rows in K⁻¹: (n, k)."""
-        Z = np.vstack([block for _, block in _linalg.as_columns(self._active).blocks(self._means)])
+        Z = np.vstack([block for _, block in self._blocks()])
         return self._factored.half(Z)
 
     def hat_matrix(self) -> Array:
@@ -98,12 +102,12 @@ class OfFactor(OfColumns):
     def sandwich(self, middle: Array) -> Sandwich:
         offset, k, factored = self._offset, len(self.hessian), self._factored
         inner = np.zeros((k, k))
-        for rows, block in _linalg.as_columns(self._active).blocks(self._means):
+        for rows, block in self._blocks():
             inner += _linalg.product(block.T, block * middle[rows, None])
         Q = factored.solve(factored.solve(inner).T)
         side = factored.solve(_linalg.transposed_times(self._active, middle) - middle.sum() * self._centre)
         forms = np.empty(self.n)
-        for rows, block in _linalg.as_columns(self._active).blocks(self._means):
+        for rows, block in self._blocks():
             along = _linalg.product(block, Q) + 2.0 * offset * side
             forms[rows] = np.einsum("ij,ij->i", along, block)
         return Sandwich(
@@ -116,8 +120,7 @@ class OfFactor(OfColumns):
         return self.respond(Direction(columns, np.ones(columns.shape[1]))).T
 
     def responses(self) -> Direction:
-        blocks = _linalg.as_columns(self._active).blocks(self._means)
-        free = np.hstack([self._factored.solve(block.T) for _, block in blocks])
+        free = np.hstack([self._factored.solve(block.T) for _, block in self._blocks()])
         return Direction(free, self._offset - self._centre @ free)
 
 
@@ -188,5 +191,5 @@ class Primal(OfFactor, Borrower[Moments]):
 
     def _curved_rows(self) -> Iterator[Array]:
         """Centred rows, times the roots of how much they are curved."""
-        for rows, block in _linalg.as_columns(self._active).blocks(self._means):
+        for rows, block in self._blocks():
             yield np.sqrt(np.maximum(self.d[rows], 0.0))[:, None] * block

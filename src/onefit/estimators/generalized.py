@@ -18,7 +18,7 @@ from onefit import _linalg
 from onefit._typing import Array
 from onefit.estimators.documented import documented
 from onefit.estimators.linear_model import LinearModel, check_determined, has_classes, takes_middle
-from onefit.estimators.penalized import Sample
+from onefit.estimators.sample import Sample
 from onefit.estimators.self_tuned import SelfTuned
 from onefit.exceptions import UnsupportedModelError
 from onefit.fit import Fit

@@ -28,7 +28,8 @@ from onefit.blocks import (
 from onefit.blocks.estimate import BlocksEstimate, estimate_rows
 from onefit.blocks.left_out_path import KnownRefits
 from onefit.blocks.rows import is_large
-from onefit.estimators.penalized import decades, leaves_rows, mixed
+from onefit.estimators.penalized import decades, mixed
+from onefit.estimators.sample import leaves_rows
 from onefit.fit import Fit
 from onefit.leave_out import LeftOut, leave_out
 from onefit.leave_out.yardstick import allowed, errors
@@ -44,7 +45,7 @@ from onefit.tuning.path import JudgedPath
 from onefit.validation import is_count
 
 if TYPE_CHECKING:
-    from onefit.estimators.penalized import Sample
+    from onefit.estimators.sample import Sample
     from onefit.estimators.self_tuned import SelfTuned
 
 DENSE = 64.0  # bytes of memory for each number of a sparse X that two dense copies may take a quarter of

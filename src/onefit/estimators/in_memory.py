@@ -35,7 +35,7 @@ from onefit.tuning.ridge_without import RidgeWithoutSets
 from onefit.tuning.walk import search_path
 
 if TYPE_CHECKING:
-    from onefit.estimators.penalized import Sample
+    from onefit.estimators.sample import Sample
     from onefit.estimators.self_tuned import SelfTuned
 
 
@@ -125,7 +125,7 @@ def _by_fits(model: SelfTuned, sample: Sample, judgement: Judgement, ratio: floa
 def _on_sums(model: SelfTuned, sample: Sample, judgement: Judgement, ratio: float) -> Candidate:
     """Every strength by refits without the sets, on sums over the rows."""
     assert sample.sets is not None
-    rows = Block(sample.X, sample.target, sample.weights if sample.weighted else None)
+    rows = Block(sample.X, sample.target, sample.given_weights)
     models = NetWithoutSets(rows, sample.sets, ratio, bool(model.fit_intercept), model.positive)
 
     without = PathsWithout(judgement)

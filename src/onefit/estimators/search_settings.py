@@ -15,7 +15,7 @@ from sklearn.base import is_classifier
 
 from onefit._scoring import check_scoring
 from onefit._typing import Array, Index
-from onefit.estimators.penalized import leaving
+from onefit.estimators.sample import leaving
 from onefit.exceptions import UnreliableWarning
 from onefit.losses import Mixture
 from onefit.risk.criteria import GCV, Criterion

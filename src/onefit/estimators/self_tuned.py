@@ -24,10 +24,11 @@ from onefit.estimators.in_blocks import TunedOnRows, goes_in_passes, has_passes,
 from onefit.estimators.in_memory import spectrum_of, tuned_in_memory
 from onefit.estimators.linear_model import has_classes
 from onefit.estimators.of_sources import has_curved_passes, tune_curved, tune_source
-from onefit.estimators.penalized import Penalized, Sample, leaving, with_offset
+from onefit.estimators.penalized import Penalized
+from onefit.estimators.sample import Sample, leaving
 from onefit.exceptions import SolverError, UnreliableWarning
 from onefit.leave_out import LeftOut
-from onefit.metrics import LinearMetric, WithOffset
+from onefit.metrics import LinearMetric
 from onefit.numerics import UNRELIABLE
 from onefit.risk.estimate import RiskEstimate
 from onefit.risk.judging import estimate, warn_if_unreliable
@@ -101,7 +102,7 @@ class SelfTuned(Penalized):
     def _judgement(self, sample: Sample) -> Judgement:
         metric: LinearMetric = self._metric()
         score = None if self.scoring is None else self._by_score(sample, metric)
-        own = metric if sample.offset is None else WithOffset(metric)
+        own = sample.metric_of_response(metric)
         return Judgement(own, sample.response, sample.weights, sample.sets, sample.clusters, score)
 
     def _by_score(self, sample: Sample, metric: LinearMetric) -> ScoredLosses:
@@ -221,7 +222,7 @@ class SelfTuned(Penalized):
 
     def _tune_in_blocks(self, sample: Sample, judgement: Judgement) -> None:
         y = sample.y if has_classes(self) else sample.target
-        rows = ArrayRows(sample.X, y, sample.weights if sample.weighted else None, n_jobs=self.n_jobs)
+        rows = ArrayRows(sample.X, y, sample.given_weights, n_jobs=self.n_jobs)
         found = tune_rows(self, rows, rows.total(RowSums.of)) if has_passes(self) else tune_curved(self, rows)
         self._take_rows(found)
         problem = self._problem(sample, float(found.path.strengths[found.path.best]), found.ratio)
@@ -313,18 +314,17 @@ class SelfTuned(Penalized):
         """The risk of all rows, as they were given."""
         sample, left_out = sample.of_everyone(left_out)
         metric = self._metric()
-        own = metric if sample.offset is None else WithOffset(metric)
         found = estimate(
             left_out,
-            own,
+            sample.metric_of_response(metric),
             sample.y,
             target=sample.response,
-            sample_weight=sample.weights if sample.weighted else None,
+            sample_weight=sample.given_weights,
             classes=getattr(self, "classes_", None),
             clusters=sample.clusters,
             readout=Readout(metric, self._check_X, 0.0, 0.0 if sample.offset is None else sample.offset),
         )
-        found = found if sample.offset is None else with_offset(found, metric, sample.offset)
+        found = sample.with_offset(found, metric)
         return replace(found, labels=sample.labels, columns=columns_of(self))
 
     def plot(self, ax: Any = None) -> Any:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.leave_out.pattern_models import PatternModels, times_each
 from onefit.leave_out.penalty_parts import PenaltyParts, has_parts
+from onefit.leave_out.result import SolvedWithoutSet
 from onefit.leave_out.tableau import JOINED, NEARBY
 from onefit.leave_out.watched_columns import WatchedColumns
 from onefit.leave_out.watched_groups import TURNED, begun, is_on, pulls
@@ -38,15 +38,6 @@ ROUNDS, USUAL_ROUNDS = 30, 7  # of steps: at most, and in most problems
 PATTERNS, USUAL_PATTERNS = 8, 2  # changes of the pattern in a step: at most, and in most problems
 IS_SHORT = 1e-3 * CERTIFIED  # step, beside the linear predictors, that is the last
 AT_ONCE = 2**20  # numbers in an array of problems and rows
-
-
-class WithoutSet(NamedTuple):
-    """Where the steps of one problem ended."""
-
-    eta: Array  # (n,) or (n, c)
-    off: Array  # (n,), how far each of these may be off
-    coef: Array
-    intercept: Array
 
 
 def applies(fit: Fit) -> bool:
@@ -82,8 +73,10 @@ def _watched(fit: Fit, parts: PenaltyParts) -> Mask:
 
 def solve_without(
     fit: Fit, removed: Sequence[Index], starts: Sequence[Direction | None]
-) -> list[WithoutSet | None]:
+) -> list[SolvedWithoutSet | None]:
     """Solve the problems without each of some sets of rows; None for those that one has to look at alone.
+
+    All rows are judged.
 
     Parameters
     ----------
@@ -95,7 +88,7 @@ def solve_without(
         Where each begins, the fit where nothing is given.
     """
     at = [Direction(fit.coef, fit.intercept) if start is None else start for start in starts]
-    ends: list[WithoutSet | None] = [None] * len(removed)
+    ends: list[SolvedWithoutSet | None] = [None] * len(removed)
     parts = PenaltyParts.of(fit)
     watched = _watched(fit, parts)
     todo = np.arange(len(removed))
@@ -110,7 +103,7 @@ def solve_without(
             for place, k in enumerate(some.tolist()):
                 at[k] = run.parameters(place)
                 if run.solved[place] and not alone[place] and not violated[:, place].any():
-                    ends[k] = WithoutSet(*run.values(place), *at[k])
+                    ends[k] = SolvedWithoutSet(*run.values(place), *at[k])
             watched |= violated[:, run.solved].any(axis=1)
             missed.append(some[run.solved & violated.any(axis=0)])
         todo = np.concatenate(missed)

@@ -100,10 +100,7 @@ class PartedResponses(Responses):
     @property
     def whole(self) -> StackedResponses:
         """The same in one piece."""
-        on, off = np.flatnonzero(self.inside), np.flatnonzero(~self.inside)
-        H = np.empty((len(self.inside), len(self.inside))).T
-        H[np.ix_(on, on)], H[np.ix_(off, off)] = self.inverse, self.corner
-        H[np.ix_(off, on)], H[np.ix_(on, off)] = self.across, -self.across.T
+        H = of_parts(self.inside, (self.inverse, -self.across.T), (self.across, self.corner))
         return StackedResponses(H[None])
 
     def corners(self, at: Index, Q: Index) -> Array:
@@ -126,6 +123,15 @@ class PartedResponses(Responses):
         found[:, inside] = _linalg.thin_product(on, self.inverse) - _linalg.thin_product(off, self.across)
         found[:, ~inside] = _linalg.thin_product(on, self._ahead) + _linalg.thin_product(off, self.corner)
         return found
+
+
+def of_parts(inside: Mask, on: tuple[Array, Array], off: tuple[Array, Array]) -> Array:
+    """A matrix from its rows on a support and off it, each by columns on it and off it: (q, q)."""
+    found = np.empty((len(inside), len(inside))).T
+    for rows, parts in ((inside, on), (~inside, off)):
+        for columns, part in zip((inside, ~inside), parts, strict=True):
+            found[np.ix_(rows, columns)] = part
+    return found
 
 
 class Elimination(NamedTuple):

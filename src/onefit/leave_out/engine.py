@@ -39,17 +39,17 @@ from onefit.leave_out.stages import State
 from onefit.leave_out.step_bounds import cost_of_closer_bounds
 from onefit.leave_out.ways import Way, cost_of_chords, usual_way
 from onefit.leave_out.without_factor import told_without_factor
-from onefit.leave_out.yardstick import Yardstick, allowed
+from onefit.leave_out.yardstick import Yardstick, allowed, allowed_by_all
 from onefit.numerics import KNOWN, LITTLE_SLACK
 from onefit.solvers.far_columns import in_columns_near_zero
 from onefit.solvers.truncated import Seconds
 
 AFFORDABLE = 3.0  # fits whose time a proof may take; what takes longer is sampled
-IN_A_RACE = 1.0  # standard errors that strengths are told apart by
+ERROR_IN_A_RACE = 1.0  # standard errors that strengths are told apart by
 WORTH = 0.1  # share of the values that are not exact below which refining so few would change little
-LOOKS = 2  # at what standard errors of the mean are
+LOOKS_AT_ERRORS = 2  # at what standard errors of the mean are
 HARDER = 3.0  # times as long as a usual row takes, where those of the largest losses are among them
-LAST = 0.03  # seconds of the iterations for the last few rows, however many there are
+LAST_FEW = 0.03  # seconds of the iterations for the last few rows, however many there are
 
 
 def leave_out(
@@ -177,7 +177,7 @@ def _take_probes(state: State, yardstick: Yardstick) -> None:
     if frame.asks_for_factor(frame.fewest):
         state.take_factor()
         return
-    room = allowed(state.found, yardstick, state.max_error, np.ones(state.found.count))
+    room = allowed_by_all(state.found, yardstick, state.max_error)
     try:
         state.step, state.found = as_close_as_asked(state.fit, state.step, state.found, yardstick, room)
     except SolverError:
@@ -197,7 +197,7 @@ def _take_all_cheaper_than(state: State, count: int) -> None:
             stage.act(which)
 
 
-def _tighten(state: State, affordable: float, least: float = WORTH) -> None:
+def _tighten(state: State, affordable: float, least: float) -> None:
     """Refine sets that are not certified, the worst first, for some seconds that do for such a share."""
     once = {Way.ITERATE: state.starts, Way.REPEAT: state.starts, Way.FINER: state.finer}
     for stage in state.stages() if state.found.correction is None else ():
@@ -228,7 +228,7 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick, leads: Lead
     For races along a path: patterns are not checked.  Whoever goes on is asked for ``KNOWN``.
     """
     known = in_single(curvature) if _is_dear_to_factor(fit) else curvature
-    state = State.of(fit, None, known, yardstick, IN_A_RACE, FEW_PROBES)
+    state = State.of(fit, None, known, yardstick, ERROR_IN_A_RACE, FEW_PROBES)
     state.leads, found = leads, state.found
     if step_is_exact(fit) and not fit.is_kinked:
         state.prove()
@@ -238,7 +238,7 @@ def in_passing(fit: Fit, curvature: Curvature, yardstick: Yardstick, leads: Lead
             state.follow(strained)
     elif not fit.is_kinked:
         repeats = cost_of_chords(fit, None).times(fit.problem.n).seconds < UNNOTICED
-        state.max_error = KNOWN if repeats else IN_A_RACE
+        state.max_error = KNOWN if repeats else ERROR_IN_A_RACE
         state.prove()
         if cost_of_closer_bounds(fit, curvature, fit.problem.n).seconds < UNNOTICED:
             state.prove_closely(UNNOTICED)
@@ -277,7 +277,7 @@ def affords_all(fit: Fit) -> bool:
 def cost_of_some(fit: Fit, count: int) -> float:
     """Seconds that so many rows take, about."""
     work, way = usual_way(fit)
-    return HARDER * count * work.seconds + LAST * (way is Way.ITERATE)
+    return HARDER * count * work.seconds + LAST_FEW * (way is Way.ITERATE)
 
 
 class SomeLeftOut(NamedTuple):
@@ -326,7 +326,7 @@ def leave_some_out(state: State, rows: Index, yardstick: Yardstick) -> SomeLeftO
     stand_for = np.zeros(state.found.count)
     stand_for[rows] = 1.0
     limit = 0.0
-    for _ in range(LOOKS):  # what the first has solved tells the spread of the losses better
+    for _ in range(LOOKS_AT_ERRORS):  # what the first has solved tells the spread of the losses better
         limit = NEGLIGIBLE * allowed(state.found, yardstick, KNOWN, stand_for) / state.found.count
         state.settle(rows, limit, proven=False)
     found, weights = state.found, yardstick.weights[rows]

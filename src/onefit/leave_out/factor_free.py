@@ -19,6 +19,7 @@ from onefit.curvature import Curvature, Direction, factor
 from onefit.fit import Fit, once
 from onefit.leave_out.chords import MAX_STEPS, USUAL_STEPS, FoldProblems, goes_by_coefficients
 from onefit.leave_out.coef_steps import EndsOfSteps, OfFit, Roughly, steps_in_coefficients
+from onefit.leave_out.row_order import random_order
 from onefit.problem import Problem
 from onefit.solvers import by_column, coordinate_descent, on_pattern
 from onefit.solvers.by_column import SomeColumns
@@ -30,7 +31,7 @@ from onefit.solvers.truncated import FITS, ROUGH, Seconds, ServingFactor, Withou
 # made in single precision from products of the rows that all strengths share, in a fifth of what is told.
 DEARER, DEARER_OF_SEVERAL = 20.0, 2.0
 LITTLE = 0.05  # of the way of predictors, that may be left: in the mean loss it is far less than rows differ
-SHARPEST = 1e-8  # error of steps that they may still wait for
+SHARP_ENOUGH = 1e-8  # error of steps that fits of parts may still wait for
 SWEEPS = 100  # of a step, at most, where the next one has a better model
 SHARE = 1e-3  # of the longest step, that the last one of fits that go on together may be
 MIXED = 12  # of their steps, which a factor that is off by a tenth of the rows makes slow
@@ -284,6 +285,16 @@ class FitsWithout:
         return end
 
 
+def without_tenths(fit: Fit, curvature: Curvature | None = None, apart: Array | None = None) -> Array:
+    """Predictors of all rows, each by a fit without its tenth: of the shape of η.
+
+    ``apart`` are those that are at hand, NaN elsewhere.
+    """
+    eta = np.full(fit.eta.shape, np.nan) if apart is None else apart.copy()
+    FitsWithout().complete(eta, fit, curvature, parts_of(random_order(fit)))
+    return eta
+
+
 def _approached(
     start: Fit,
     begun: Fit,
@@ -373,9 +384,11 @@ def moved_by_column(start: Fit, rows: Index, little: float, begun: Fit | None = 
     last = 0.0 if begun is start else None  # from a nearer one no more than a step is left
     near = gap * (little if start.problem.is_coupled else 0.5)
     tells = coordinate_descent.gap_tells(start)
-    first = coordinate_descent.FIRST if begun is start else coordinate_descent.error_of_gap(begun, close)
+    first = (
+        coordinate_descent.FIRST_ERROR if begun is start else coordinate_descent.error_of_gap(begun, close)
+    )
     sweeps = coordinate_descent.MOST_SWEEPS if start.problem.loss.is_quadratic else SWEEPS
-    for _, fit in coordinate_descent.nearer(begun, SHARPEST, sweeps, first):
+    for _, fit in coordinate_descent.nearer(begun, SHARP_ENOUGH, sweeps, first):
         way, here = fit.eta[rows] - here, fit.eta[rows]
         step = float(np.linalg.norm(way))
         last = 2.0 * step if last is None else last

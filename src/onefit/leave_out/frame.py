@@ -28,7 +28,7 @@ from onefit.leave_out.lengths import FARTHEST, LONGEST, cost_of_lengths, farthes
 from onefit.leave_out.probed import sharpened
 from onefit.leave_out.result import Correction, Drawn, LeftOut
 from onefit.leave_out.ways import cost_of_chords
-from onefit.leave_out.yardstick import Yardstick, allowed
+from onefit.leave_out.yardstick import Yardstick, allowed, allowed_by_all
 from onefit.numerics import CONFIDENCE, TINY, resolution
 from onefit.solvers.truncated import Seconds
 
@@ -252,8 +252,7 @@ class Frame(NamedTuple):
         floor = unseen(np.where(known, off, 0.0), np.where(bounded, self.errors, 0.0), drawn, CONFIDENCE)
         if bounded.all() or np.all(drawn.probabilities == 1.0):
             return floor
-        now = self.state.found
-        standard_error = allowed(now, self.yardstick, 1.0, np.ones(now.count))
+        standard_error = allowed_by_all(self.state.found, self.yardstick)
         return max(floor, resolution(float(self.weights @ self.losses), standard_error))
 
 

@@ -102,7 +102,7 @@ class ProgramTableau(KinkTableau):
     @cached_property
     def _system(self) -> Array:
         held = self.Z[self.pins]
-        return np.block([[np.diag(self._bend), held.T], [held, np.zeros((len(held), len(held)))]])
+        return _linalg.bordered(np.diag(self._bend), held.T, np.zeros((len(held), len(held))))
 
     @cached_property
     def _is_regular(self) -> bool:

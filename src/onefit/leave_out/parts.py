@@ -18,17 +18,16 @@ import numpy as np
 from onefit import _linalg
 from onefit._typing import Array, Index
 from onefit.leave_out.draws import LOOKS, MOST, NEGLIGIBLE, Draw, draw, expected_spread, size_for, wanting
-from onefit.leave_out.factor_free import PARTS, FitsWithout, goes_by_column, parts_of, rough_cost
+from onefit.leave_out.factor_free import PARTS, goes_by_column, rough_cost, without_tenths
 from onefit.leave_out.regression import regression_estimate
 from onefit.leave_out.result import Correction, Drawn
-from onefit.leave_out.row_order import random_order
-from onefit.leave_out.yardstick import Yardstick, allowed
+from onefit.leave_out.yardstick import Yardstick, allowed_by_all
 from onefit.numerics import UNRELIABLE, resolution
 
 if TYPE_CHECKING:
     from onefit.leave_out.stages import State
 
-FIRST = 120  # rows by which a sample is tried
+FIRST_SAMPLE = 120  # rows by which a sample is tried
 CERTAIN = 0.65  # share of them that are those of the largest changes, which tails are heavy in
 
 
@@ -43,7 +42,7 @@ def tell_by_parts(state: State, yardstick: Yardstick, apart: Array | None = None
     if not _pays(state, frame.size):
         return False
     sample = _Sample.of(state, yardstick, frame, apart)
-    m, most, loosely = FIRST, int(MOST * frame.size), max(1.0, UNRELIABLE / state.max_error)
+    m, most, loosely = FIRST_SAMPLE, int(MOST * frame.size), max(1.0, UNRELIABLE / state.max_error)
     for _ in range(LOOKS):
         drawn = sample.drawn(m)
         found = sample.correction(drawn)
@@ -58,10 +57,10 @@ def tell_by_parts(state: State, yardstick: Yardstick, apart: Array | None = None
 def _pays(state: State, count: int) -> bool:
     """Whether fits without tenths and some of the rows take less than all these rows."""
     fit = state.fit
-    if state.sets is not None or not goes_by_column(fit) or MOST * count <= FIRST:
+    if state.sets is not None or not goes_by_column(fit) or MOST * count <= FIRST_SAMPLE:
         return False
     each = state.stages()[0].each.seconds
-    return PARTS * rough_cost(fit) + FIRST * each < MOST * count * each
+    return PARTS * rough_cost(fit) + FIRST_SAMPLE * each < MOST * count * each
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +81,7 @@ class _Sample:
         """Leave out tenths; predictors without them take the place of those after a step."""
         fit, found = state.fit, state.found
         inside, stepped = (yardstick.losses(frame, eta[frame]) for eta in (fit.eta, found.eta))
-        eta = np.full(found.eta.shape, np.nan) if apart is None else apart.copy()
-        FitsWithout().complete(eta, fit, state.curvature, parts_of(random_order(fit)))
+        eta = without_tenths(fit, state.curvature, apart)
         without = yardstick.losses(frame, eta[frame])
         stepped = np.clip(np.nan_to_num(stepped, nan=np.inf), None, 2.0 * without.max())  # may be anywhere
         in_frame = _linalg.with_axes(np.isin(found.rows, frame), eta)
@@ -98,8 +96,7 @@ class _Sample:
     @property
     def room(self) -> float:
         """Error of the mean that may be left."""
-        found = self.state.found
-        return allowed(found, self.yardstick, self.state.max_error, np.ones(found.count))
+        return allowed_by_all(self.state.found, self.yardstick, self.state.max_error)
 
     @cached_property
     def _order(self) -> Index:
@@ -145,7 +142,7 @@ class _Sample:
         _, error, _ = self._told(drawn)
         room, expected = loosely * self.room, self._expected(len(drawn.rows))
         wanted = room * expected / error if error > 0 else np.inf
-        return size_for(wanted, self._expected, FIRST, self.frame.size)
+        return size_for(wanted, self._expected, FIRST_SAMPLE, self.frame.size)
 
     def _told(self, drawn: Draw) -> tuple[float, float, float]:
         """The mean, its standard error, and how many of these an interval reaches."""

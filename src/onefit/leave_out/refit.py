@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -19,7 +19,7 @@ from onefit.fit import Fit, once
 from onefit.leave_out import batched
 from onefit.leave_out.loose import open_faces, with_middle_intercept
 from onefit.leave_out.prove import bound_at, rounding_of_predictors
-from onefit.leave_out.result import LeftOut
+from onefit.leave_out.result import LeftOut, SolvedWithoutSet
 from onefit.penalties import SeparablePenalty
 from onefit.solvers import on_pattern
 from onefit.solvers.newton import Solution
@@ -36,16 +36,6 @@ EXCHANGES = 200.0  # calls that a solver makes in which rows or columns change p
 # multiplications for each pair of rows of a kernel, and of such a program for each number and row or column
 # (100 to 2000 rows, 10 to 400 columns).
 IN_KINKS, OF_A_KERNEL, OF_A_PROGRAM = 1e4, 200.0, 15.0
-
-
-class Anew(NamedTuple):
-    """A problem that was solved without a set of rows."""
-
-    eta: Array  # (b,) or (b, c), of the rows that are judged
-    bounds: Array  # (b,)
-    coef: Array
-    intercept: Array
-    several: bool = False  # others are as good
 
 
 def solution_without(
@@ -131,7 +121,7 @@ def refit_sets(
     starts: Mapping[int, Direction] | None = None,
     progress: Progress | None = None,
     curvature: Curvature | None = None,
-) -> dict[int, Anew]:
+) -> dict[int, SolvedWithoutSet]:
     """Refits without each of some sets, by their numbers; the curvature of the fit may serve on the way.
 
     A set without which the problem has no minimum is left out of the answer.  Refits run in parallel where
@@ -165,21 +155,17 @@ def _with_minimum(fit: Fit, removed: Mapping[int, Index]) -> dict[int, Index]:
 
 def _solve_together(
     fit: Fit, removed: Mapping[int, Index], judged: Mapping[int, Index], starts: Mapping[int, Direction]
-) -> dict[int, Anew]:
+) -> dict[int, SolvedWithoutSet]:
     """Those that are solved all at once, where that is quicker than one by one."""
     if not removed or not batched.applies(fit) or batched.cost(fit).seconds >= _cost_alone(fit).seconds:
         return {}
     ends = batched.solve_without(fit, list(removed.values()), [starts.get(k) for k in removed])
-    return {
-        k: Anew(end.eta[judged[k]], end.off[judged[k]], end.coef, end.intercept)
-        for k, end in zip(removed, ends, strict=True)
-        if end is not None
-    }
+    return {k: end.of_rows(judged[k]) for k, end in zip(removed, ends, strict=True) if end is not None}
 
 
 def _solve(
     fit: Fit, removed: Index, judged: Index, start: Direction | None, curvature: Curvature | None
-) -> Anew | None:
+) -> SolvedWithoutSet | None:
     found = None
     for solution in _solutions_from(fit, removed, start, curvature):
         found = judged_at(solution, judged)
@@ -198,14 +184,14 @@ def without_nothing(found: LeftOut, rows: Index) -> tuple[LeftOut, Array]:
     return replace(found, eta=eta), anew.bounds
 
 
-def judged_at(solution: Solution, judged: Index) -> Anew:
+def judged_at(solution: Solution, judged: Index) -> SolvedWithoutSet:
     """Predictors of some rows where a solver came to, and how far they may be off."""
     refit, room = with_middle_intercept(solution.fit)
     faces = open_faces(refit, is_definite=solution.curvature.is_definite)
     if room == 0.0:  # the model's own solver takes the middle
         faces = [one for one in faces if not one.is_of_intercept]
     bounds = bound_at(solution._replace(fit=refit), judged, faces, room)
-    return Anew(refit.eta[judged], bounds, refit.coef, refit.intercept, bool(room or faces))
+    return SolvedWithoutSet(refit.eta[judged], bounds, refit.coef, refit.intercept, bool(room or faces))
 
 
 def _solutions_from(

@@ -98,7 +98,7 @@ def curvature_of_refits(fit: Fit, curvature: Curvature | None = None, *, probes:
 
     With some ``probes`` for its forms, a factor that takes far longer than these is not made.
     """
-    shrink = fit.problem.usual_shrink if fit.tangent.is_curved else 1.0
+    shrink = fit.curvature_shrink
     if shrink < 1.0 or curvature is None:
         curvature = factor(fit, shrink=shrink)
     return by_products(fit, curvature, shrink, probes) if probes else curvature

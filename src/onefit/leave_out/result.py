@@ -26,6 +26,20 @@ class SolvedWithout(NamedTuple):
     intercept: Array  # () or (c,)
 
 
+class SolvedWithoutSet(NamedTuple):
+    """What solves the problem without a set of rows."""
+
+    eta: Array  # of the rows that are judged: (b,) or (b, c)
+    bounds: Array  # how far each of these may be off: (b,)
+    coef: Array
+    intercept: Array
+    several: bool = False  # others are as good
+
+    def of_rows(self, judged: Index) -> SolvedWithoutSet:
+        """The same of which fewer rows are judged."""
+        return self._replace(eta=self.eta[judged], bounds=self.bounds[judged])
+
+
 @dataclass(frozen=True)
 class Refinement:
     """How left-out values were found, in rows (or sets).

@@ -19,7 +19,7 @@ from onefit.fit import Fit
 from onefit.leave_out.chords import MAX_STEPS, FoldProblems
 from onefit.leave_out.coef_steps import OfFit, Roughly, steps_in_coefficients
 from onefit.leave_out.factor_free import PARTS, fit_of_others, goes_by_column, near_by, rough_cost
-from onefit.leave_out.parts import FIRST
+from onefit.leave_out.parts import FIRST_SAMPLE
 from onefit.leave_out.refit import refit_cost
 from onefit.leave_out.result import SolvedWithout
 from onefit.leave_out.row_order import random_order
@@ -67,12 +67,12 @@ class RowsAlone:
         another are solved anew; without kinks some rows are tried.
         """
         n, by_factor = fit.problem.n, Seconds.of(fit).with_forms
-        if not fit.problem.is_coupled or n <= FIRST or (fit.is_kinked and not goes_by_column(fit)):
+        if not fit.problem.is_coupled or n <= FIRST_SAMPLE or (fit.is_kinked and not goes_by_column(fit)):
             return None
         rows = cls(fit)
         if fit.is_kinked:
             return rows if rows.seconds < by_factor + rows.many * refit_cost(fit).seconds else None
-        by_factor += FIRST * cost_of_chords(fit, None).seconds
+        by_factor += FIRST_SAMPLE * cost_of_chords(fit, None).seconds
         if rows.seconds < by_factor:
             rows.taken(fit.eta, random_order(fit)[:TRIED])
         return rows if rows.seconds < by_factor else None
@@ -80,14 +80,14 @@ class RowsAlone:
     @property
     def many(self) -> float:
         """How many tell the mean where no step of theirs predicts what they lose, about."""
-        return max(FIRST, SHARE * self.fit.problem.n)
+        return max(FIRST_SAMPLE, SHARE * self.fit.problem.n)
 
     @property
     def seconds(self) -> float:
         """What tenths and a sample of rows take, about."""
         if self.fit.is_kinked:
             return PARTS * rough_cost(self.fit) + self.many * self.seconds_each
-        return (PARTS + PROBES + FIRST) * self.seconds_each
+        return (PARTS + PROBES + FIRST_SAMPLE) * self.seconds_each
 
     @property
     def seconds_each(self) -> float:

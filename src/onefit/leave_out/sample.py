@@ -19,7 +19,7 @@ from onefit.leave_out.frame import FEWEST, Frame
 from onefit.leave_out.probed import doubt_of_probes
 from onefit.leave_out.result import Correction, LeftOut
 from onefit.leave_out.row_order import random_order
-from onefit.leave_out.yardstick import Yardstick, allowed
+from onefit.leave_out.yardstick import Yardstick, allowed_by_all
 from onefit.numerics import UNRELIABLE
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def sample(state: State, yardstick: Yardstick, affordable: float, rng: int = 0) 
     """Correct the mean where bounds leave too much open, in about so many seconds or with the fewest sets."""
     if state.errors().sum() <= state.room:
         return
-    room = allowed(state.found, yardstick, state.max_error, np.ones(state.found.count))  # were losses right
+    room = allowed_by_all(state.found, yardstick, state.max_error)  # were losses right
     frame = Frame.of(state, yardstick, state.room)
     frame = frame.measured() if frame.asks_for_lengths(frame.spared(room)) else frame
     most = max(frame.fewest, int(affordable / frame.each))

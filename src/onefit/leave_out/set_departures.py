@@ -16,7 +16,8 @@ from onefit._typing import Array, Design, Index, Mask
 from onefit.curvature import Direction
 from onefit.leave_out.blocks import SAME_SHRINK
 from onefit.leave_out.departure import Departures
-from onefit.leave_out.refit import Anew, refit_sets
+from onefit.leave_out.refit import refit_sets
+from onefit.leave_out.result import SolvedWithoutSet
 from onefit.leave_out.sets import Folds
 
 
@@ -45,7 +46,7 @@ class SetDepartures(Departures):
             raise ValueError(f"{asked} needs {least} folds or more, got {len(self.sets)}")
 
     @cached_property
-    def anew(self) -> dict[int, Anew]:
+    def anew(self) -> dict[int, SolvedWithoutSet]:
         """Refits without the sets that no single step describes, but those without which there is none."""
         which = np.flatnonzero(~self._is_one_step).tolist()
         removed = {k: np.asarray(self.sets.removed[k]) for k in which}

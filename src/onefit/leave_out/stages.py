@@ -287,8 +287,8 @@ class State:
     @cached_property
     def _singles(self) -> Blocks:
         single = np.arange(self.fit.problem.n)[:, None]
-        shrink = self.fit.problem.usual_shrink if self.fit.tangent.is_curved else 1.0
-        blocks = Blocks.of(self.fit, self._known, Folds(single, single, self.fit.problem.n), shrink)
+        folds = Folds(single, single, self.fit.problem.n)
+        blocks = Blocks.of(self.fit, self._known, folds, self.fit.curvature_shrink)
         blocks.reached[:] = self.found.slack >= LEAST_SLACK
         return replace(blocks, leads=self.leads)
 

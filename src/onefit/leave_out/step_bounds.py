@@ -60,7 +60,12 @@ def bound_steps(fit: Fit, step: Step, eta: Array, slack: Array) -> Array:
     widths = far_rows(fit, H).widths(slack)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = length_of(own) * radius_of_step(R, norm, widths, step.rescaled.spread)
-    return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)
+    return where_told(found, slack)
+
+
+def where_told(bounds: Array, slack: Array) -> Array:
+    """Bounds, infinite where a row has next to no slack or nothing is told."""
+    return np.where((slack >= LEAST_SLACK) & np.isfinite(bounds), bounds, np.inf)
 
 
 def _length_of_step(fit: Fit, step: Step, eta: Array) -> Array:
@@ -104,7 +109,7 @@ def bound_steps_closely(fit: Fit, step: Step, eta: Array, slack: Array, rows: In
         widest = np.sqrt(far.form + own * across / slack)
         low = spread.low * (1.0 - far.share / slack)
         found = radius(R, left, travelled, widest, low) * np.sqrt(step.forms[rows] / slack)
-    return np.where((slack >= LEAST_SLACK) & np.isfinite(found), found, np.inf)
+    return where_told(found, slack)
 
 
 def _moves_of_others(

@@ -16,7 +16,15 @@ from onefit import _linalg
 from onefit._linalg.design import Columns
 from onefit._typing import Array, Index, Mask
 from onefit.fit import Fit
-from onefit.leave_out.elimination import Elimination, Group, PartedResponses, Responses, padded, places
+from onefit.leave_out.elimination import (
+    Elimination,
+    Group,
+    PartedResponses,
+    Responses,
+    of_parts,
+    padded,
+    places,
+)
 from onefit.leave_out.vertex import at_vertex, copies
 
 IN_ONE_PIECE = 2**19  # numbers of a matrix
@@ -55,11 +63,8 @@ class WorkingSet:
     @cached_property
     def K(self) -> Array:
         """By which the loss and the ℓ2 part bend: (q, q)."""
-        on, off = np.flatnonzero(self.inside), np.flatnonzero(~self.inside)
-        K = np.empty((len(self.inside), len(self.inside))).T
-        K[np.ix_(on, on)], K[np.ix_(off, off)] = self.bent.inside, self.bent.corner
-        K[np.ix_(off, on)], K[np.ix_(on, off)] = self.bent.across, self.bent.across.T
-        return K
+        across = self.bent.across
+        return of_parts(self.inside, (self.bent.inside, across.T), (across, self.bent.corner))
 
     @cached_property
     def responses(self) -> Responses:

@@ -17,13 +17,13 @@ from onefit.curvature import coordinates, cost_of_average, has_average
 from onefit.fit import Fit
 from onefit.leave_out.averaged import step_by_average, step_by_diagonal
 from onefit.leave_out.draws import LOOKS, MOST, Draw, drawn_by
-from onefit.leave_out.factor_free import FitsWithout, parts_of
-from onefit.leave_out.parts import FIRST
+from onefit.leave_out.factor_free import without_tenths
+from onefit.leave_out.parts import FIRST_SAMPLE
 from onefit.leave_out.regression import ENOUGH, regression_estimate
 from onefit.leave_out.result import Correction, Drawn, LeftOut
 from onefit.leave_out.row_order import random_order
 from onefit.leave_out.rows_alone import RowsAlone
-from onefit.leave_out.yardstick import Yardstick, allowed
+from onefit.leave_out.yardstick import Yardstick, allowed_by_all
 from onefit.numerics import UNRELIABLE, resolution
 
 FACTORS_HELD = 4.0  # matrices as large as K that have to fit
@@ -57,17 +57,16 @@ def told_without_factor(
     rows = RowsAlone.where_they_pay(fit) if yardstick is not None and 0 < max_error < np.inf else None
     if rows is None or yardstick is None:
         return None
-    without = np.full(fit.eta.shape, np.nan) if apart is None else apart.copy()
-    FitsWithout().complete(without, fit, None, parts_of(random_order(fit)))
+    without = without_tenths(fit, apart=apart)
     known = _covariates(rows, yardstick, without)
     held = int(np.count_nonzero(yardstick.weights))
-    m, most = min(FIRST, ENOUGH * known.shape[1]), held if fit.is_kinked else int(MOST * held)
+    m, most = min(FIRST_SAMPLE, ENOUGH * known.shape[1]), held if fit.is_kinked else int(MOST * held)
     for _ in range(LOOKS):
         drawn = _drawn(rows, yardstick, known, min(m, most))
         eta = rows.taken(without, drawn.rows)
         found = LeftOut(fit, eta, np.full(len(eta), np.inf), rows.leverages, np.ones(len(eta)))
         told = _correction(found, yardstick, known, drawn, without)
-        off = told.error / allowed(found, yardstick, 1.0, np.ones(len(eta)))
+        off = told.error / allowed_by_all(found, yardstick)
         wanted = rows.enough(off, m, (max_error, max(max_error, UNRELIABLE * of_mean)))
         m = min(wanted, held)
         if m <= len(drawn.rows):
@@ -102,7 +101,7 @@ def _covariates(rows: RowsAlone, yardstick: Yardstick, without: Array) -> Array:
 
 def _stepped(rows: RowsAlone) -> Array:
     """Predictors after steps by the average curvature, where that takes less than the rows it saves."""
-    takes_less = cost_of_average(rows.fit).seconds < FIRST * rows.seconds_each
+    takes_less = cost_of_average(rows.fit).seconds < FIRST_SAMPLE * rows.seconds_each
     return step_by_average(rows.fit) if takes_less else step_by_diagonal(rows.fit)
 
 
@@ -122,6 +121,6 @@ def _correction(found: LeftOut, yardstick: Yardstick, known: Array, drawn: Draw,
     everyone = np.arange(len(found.eta))
     weights, losses = yardstick.weights / yardstick.weights.sum(), yardstick.losses(everyone, found.eta)
     mean, error, reach = regression_estimate(losses[drawn.rows], drawn, known, weights)
-    finest = resolution(mean, allowed(found, yardstick, 1.0, np.ones(len(losses))))
+    finest = resolution(mean, allowed_by_all(found, yardstick))
     rows = Drawn(drawn.rows, drawn.probabilities, before)
     return Correction(mean - float(weights @ losses), max(reach * error, finest), 1.0, drawn=rows)

@@ -82,6 +82,11 @@ def allowed(
     return max_error * size * length
 
 
+def allowed_by_all(found: LeftOut, yardstick: Yardstick | None, max_error: float = 1.0) -> float:
+    """The same where all values tell the standard error, proven or not."""
+    return allowed(found, yardstick, max_error, np.ones(found.count))
+
+
 def far_off(found: LeftOut, yardstick: Yardstick) -> Mask:
     """Sets with a prediction that may be off by a share of the spread that users would want to know of."""
     off = yardstick.reach(found.eta, found.bounds)

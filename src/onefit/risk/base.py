@@ -137,10 +137,7 @@ class LeftOutLosses(ABC):
         known = self._known(scoring)
         whole = len(known.predictions) == len(self.rows)
         losses = row_losses(scoring, known, self._clusters if whole else None)
-        if len(losses) == len(self.rows):
-            units = self._units(losses)
-        else:
-            units = losses, np.ones(len(losses)) if known.weights is None else known.weights
+        units = self._units(losses) if len(losses) == len(self.rows) else (losses, known.row_weights)
         found, std_error = self._corrected(scoring, mean_and_error(*units)[1])
         return (found, std_error) if error else found
 
@@ -178,7 +175,7 @@ class LeftOutLosses(ABC):
         places = [entries[folds.place(k)] for k in range(len(folds))]
         if scoring is not None:
             return np.array([score_or_none(scoring, known.some(own)) for own in places])
-        weights = np.ones(len(self.losses)) if known.weights is None else known.weights
+        weights = self._row_weights
         with np.errstate(invalid="ignore"):  # of rows that all have no weight
             return np.array([-mean_and_error(self.losses[own], weights[own])[0] for own in places])
 
@@ -203,9 +200,14 @@ class LeftOutLosses(ABC):
         """Weight of each of ``rows``."""
         return None if self.sample_weight is None else self.sample_weight[self.rows]
 
+    @property
+    def _row_weights(self) -> Array:
+        """The same, one where none were given."""
+        return np.ones(len(self.rows)) if self._weights is None else self._weights
+
     def _units(self, losses: Array) -> tuple[Array, Array]:
         """Means and weights of what counts as one: rows, or groups of them that leave together."""
-        weights = np.ones(len(self.rows)) if self.sample_weight is None else self.sample_weight[self.rows]
+        weights = self._row_weights
         return (losses, weights) if self._clusters is None else clustered(losses, weights, self._clusters)
 
     @property

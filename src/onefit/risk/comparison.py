@@ -173,7 +173,7 @@ def _paired(one: RiskEstimate, best: RiskEstimate) -> tuple[float, int]:
         losses, weights = best._units(one.losses - best.losses)
         data, count = mean_and_error(losses, weights)[1], int(np.count_nonzero(weights))
     elif len(one._units(one.losses)[0]) == len(both) and np.count_nonzero(both) >= TOLD:
-        weights = (np.ones(len(both)) if one._weights is None else one._weights)[both] / chances[both]
+        weights = one._row_weights[both] / chances[both]
         losses, count = (one.losses - best.losses)[both], int(np.count_nonzero(weights))
         data = mean_and_error(losses, weights)[1] * np.sqrt(count / effective_rows(*one._counted))
     else:  # as if they moved apart

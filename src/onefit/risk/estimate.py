@@ -125,8 +125,7 @@ class RiskEstimate(LeftOutLosses):
 
     def _share(self, rows: Mask) -> float:
         """Share of the risk that some rows carry."""
-        weights = np.ones(len(self.losses)) if self.sample_weight is None else self.sample_weight[self.rows]
-        carried = weights * self.losses
+        carried = self._row_weights * self.losses
         return float(carried[rows].sum() / max(carried.sum(), TINY))
 
     def to_frame(self) -> Any:
@@ -368,9 +367,8 @@ class RiskEstimate(LeftOutLosses):
                 raise ValueError(
                     f"kind={kind!r} draws probabilities of two classes, which this model has not"
                 )
-            weights = np.ones(len(self.rows)) if self._weights is None else self._weights
             positive = np.asarray(self.y)[self.rows] == np.asarray(self.classes)[1]
-            return curve(kind, positive, self.predictions[:, 1], weights).plot(ax)
+            return curve(kind, positive, self.predictions[:, 1], self._row_weights).plot(ax)
         return LeftOutDisplay(
             fitted=self.fitted,
             left_out=self.decision,

@@ -30,7 +30,7 @@ def with_own_leverages(left_out: LeftOut) -> LeftOut:
     left_out : LeftOut
     """
     fit = left_out.fit
-    shrink = fit.problem.usual_shrink if fit.tangent.is_curved else 1.0
+    shrink = fit.curvature_shrink
     are_own = left_out.sets is not None or shrink == 1.0 or fit.problem.loss.has_kinks
     if are_own or left_out.doubt is not None or 1.0 - shrink < TOLD:
         return left_out

@@ -50,8 +50,7 @@ class SampledPredictions:
         """The rows that were left out, each with the weight of those that it stands for."""
         rows = np.flatnonzero(self.draw >= 0)
         own = pooled.some(rows)
-        weights = np.ones(len(rows)) if own.weights is None else own.weights
-        return replace(own, weights=weights / self.chances[self.draw[rows]])
+        return replace(own, weights=own.row_weights / self.chances[self.draw[rows]])
 
     def _rough(self, pooled: Pooled, where: Mask) -> Pooled:
         """Predictions of some rows as they were thought to be before."""

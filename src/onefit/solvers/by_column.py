@@ -28,7 +28,7 @@ from onefit.solvers import coordinate_descent
 from onefit.solvers.line_search import backtrack, toward
 
 ROUNDS = 30  # of sweeps and an end on the pattern that they found
-FIRST, SHARPER, LAST = 1e-4, 0.1, 1e-14  # error of the sweeps: the first show which columns enter
+FIRST_SWEEPS, SHARPER, LAST_SWEEPS = 1e-4, 0.1, 1e-14  # error: the first show which columns enter
 PRECISE = 1e-6  # error that leaves a pattern worth ending on
 FEW, SWEEPS, PRODUCTS = 10, 300, 300  # in a round: sweeps take about as long as a factor
 STEPS = 15  # from pattern to pattern in a round, at most: a handful finds the last one
@@ -63,7 +63,7 @@ def solve(start: Fit, columns: SomeColumns | None = None) -> Fit | None:
 
 def approach(start: Fit, enough: Callable[[Fit], bool], columns: SomeColumns | None = None) -> Fit | None:
     """A fit of such a problem that is near enough to the optimum; None where that is not reached."""
-    return next(filter(enough, _Search.of(start, columns).nearer(start, LAST)), None)
+    return next(filter(enough, _Search.of(start, columns).nearer(start, LAST_SWEEPS)), None)
 
 
 @dataclass(eq=False)
@@ -125,7 +125,7 @@ class _Search:
 
     def nearer(self, start: Fit, precise: float) -> Iterator[Fit]:
         """Fits ever nearer to the optimum: by sweeps to such an error, while they pay, and by patterns."""
-        fit, error, left = start, FIRST, coordinate_descent.gap(start)
+        fit, error, left = start, FIRST_SWEEPS, coordinate_descent.gap(start)
         for _ in range(ROUNDS):
             sweeps = self._sweeps(fit) if self._is_factored(fit) else SWEEPS
             fit = toward(fit, coordinate_descent.model_minimum(fit, self.X, error, sweeps))
@@ -135,7 +135,7 @@ class _Search:
                 for there in self._by_patterns(coordinate_descent.levelled(fit)):
                     yield there
                     fit = there if there.objective <= fit.objective else fit
-            error = max(error * SHARPER, LAST)
+            error = max(error * SHARPER, LAST_SWEEPS)
 
     @cached_property
     def lengths(self) -> Array:

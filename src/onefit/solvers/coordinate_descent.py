@@ -26,7 +26,7 @@ from onefit.cost import Work
 from onefit.fit import Fit, once
 from onefit.numerics import TINY
 from onefit.penalties import SeparablePenalty
-from onefit.solvers.line_search import ROUNDING, toward
+from onefit.solvers.line_search import ROUNDING, as_low_as, toward
 from onefit.solvers.net_on_products import NetOnProducts
 from onefit.solvers.one_output import curved, model_of, shifted, with_output
 from onefit.solvers.sweeps import gap_of_net, swept
@@ -38,8 +38,8 @@ IN_A_SWEEPER = 3e3  # calls around each, several times as many as there are: wha
 # times as often to an optimum (150 to 5000 rows, 20 to 200 columns, 3 to 10 classes; a third to three times).
 OF_ONE, TURNS, CLOSELY = 5e2, 20.0, 1.5
 NEWTON_STEPS = 10.0  # that find a pattern and end there, about
-FIRST, LAST, SHARPER = 1e-2, 1e-5, 0.1  # error of the steps, relative: each a tenth of the last
-SHARPEST = 1e-14  # the same, as long as a gap asks for it
+FIRST_ERROR, LAST_ERROR, SHARPER = 1e-2, 1e-5, 0.1  # error of the steps, relative: each a tenth of the last
+SHARPEST_BY_GAP = 1e-14  # the same, as long as a gap asks for it
 NEAR = 1e-6  # fall of the objective, relative to it, that ends the steps
 MOST_SWEEPS = 1000  # of a step
 CLOSE = 1e-2  # gradient of all columns, in kinks, from which on only Newton steps are missing
@@ -99,10 +99,10 @@ def approach(start: Fit, sweeps: int = MOST_SWEEPS, *, to_pattern: bool = False)
     Only so near ``to_pattern`` that most coefficients are in that are to be, where other steps go on.
     """
     fit, told = start, gap_tells(start)
-    for error, moved in nearer(start, SHARPEST if told else LAST, sweeps):
+    for error, moved in nearer(start, SHARPEST_BY_GAP if told else LAST_ERROR, sweeps):
         fall, fit = fit.objective - moved.objective, moved
         is_there = (gap(fit) if told else max(fall, 0.0)) <= NEAR * abs(fit.objective)
-        if (error <= LAST and to_pattern) or (is_there and (told or error <= LAST)):
+        if (error <= LAST_ERROR and to_pattern) or (is_there and (told or error <= LAST_ERROR)):
             break
     return _on_independent_columns(fit)
 
@@ -118,7 +118,7 @@ def gap_tells(fit: Fit) -> bool:
 
 
 def nearer(
-    start: Fit, last: float, sweeps: int = MOST_SWEEPS, first: float = FIRST
+    start: Fit, last: float, sweeps: int = MOST_SWEEPS, first: float = FIRST_ERROR
 ) -> Iterator[tuple[float, Fit]]:
     """Fits ever nearer to the optimum, each with the error of its step, from the first to the last."""
     fit, error, step = start, max(first, last), _stepping(start, sweeps)
@@ -168,7 +168,7 @@ def levelled(fit: Fit) -> Fit:
 def error_of_gap(fit: Fit, left: float) -> float:
     """Error of a step from a fit that leaves so much of the duality gap, or the usual first one."""
     models = [model_of(fit, k) for k in range(fit.problem.n_outputs)] if fit.problem.is_coupled else [fit]
-    return min(FIRST, left / max(sum(map(_squares, models)), TINY))
+    return min(FIRST_ERROR, left / max(sum(map(_squares, models)), TINY))
 
 
 def _squares(fit: Fit) -> float:
@@ -325,7 +325,7 @@ def _on_independent_columns(fit: Fit) -> Fit:
     null = _linalg.null_space(_linalg.as_columns(columns).weighted_gram(means, fit.hessian))
     while null.shape[1]:
         moved, gone = _without_one(fit, support, null[:, 0])
-        if moved.objective > fit.objective + ROUNDING * abs(fit.objective):
+        if moved.objective > as_low_as(fit):
             break
         fit = moved
         null = null[:, 1:] - np.outer(null[:, 0], null[gone, 1:] / null[gone, 0])

@@ -59,7 +59,7 @@ def solve(start: Fit) -> Fit:
     """
     if not start.is_kinked:
         return _descend(start)
-    if np.any(start.coef) and "gradient" in vars(start):
+    if np.any(start.coef) and start.at_hand("gradient"):
         with suppress(SolverError):  # not near after all
             return _descend(start, FEW_STEPS)
     near = conic.solve(start.problem)
@@ -84,7 +84,7 @@ def _held(target: Fit, last: Fit) -> tuple[Fit, bool]:
     whether the point is known to be optimal; on a smooth piece that is all there is it is where steps end.
     """
     straight = isinstance(target.problem.loss, PiecewiseLinear)
-    if not target.is_kinked or not straight or "gradient" not in vars(last):
+    if not target.is_kinked or not straight or not last.at_hand("gradient"):
         return target, not target.is_kinked
     if is_stationary(target):
         return target, True
@@ -128,7 +128,7 @@ def _descend(start: Fit, steps: int = STEPS) -> Fit:
 def _change(fit: Fit, target: Fit) -> float:
     """Of the linear predictors in a step, relative to 1 + |η|."""
     change = float(np.abs(target.eta - fit.eta).max(initial=0.0))
-    return change / (1.0 + float(np.abs(fit.eta).max(initial=0.0)))
+    return change / fit.size_of_predictors
 
 
 def _widest(fit: Fit) -> float:
@@ -146,7 +146,7 @@ def _back_on_piece(fit: Fit, widest: float) -> Fit:
     """
     penalty, gradient = fit.problem.penalty, fit.loss_gradient
     gradient = gradient + penalty.ridge(fit.coef.shape) * fit.coef
-    moving = (1.0 + float(np.abs(fit.eta).max(initial=0.0))) / widest if widest > 0 else 0.0
+    moving = fit.size_of_predictors / widest if widest > 0 else 0.0
     extent, force = max(np.abs(fit.coef).max(initial=0.0), moving), np.abs(gradient).max(initial=0.0)
     step = float(extent / force) if extent > 0 and force > 0 else 1.0
     coef = penalty.without_ridge().prox(fit.coef - step * gradient, step)
@@ -161,7 +161,7 @@ def _step(fit: Fit) -> Fit:
     offset = _linalg.times(own.X, fit.coef)
     moved = replace(own, X=_linalg.as_columns(own.X).along(basis), kinks=own.kinks - offset[:, None])
     level = np.atleast_1d(fit.intercept)[: own.extra.shape[1]]
-    known = np.concatenate([fit.gradient[rows], slopes]) if "gradient" in vars(fit) else None
+    known = np.concatenate([fit.gradient[rows], slopes]) if fit.at_hand("gradient") else None
     k = len(slopes)  # linear terms are rows that have no kink
     straight = PiecewiseRows.of(np.eye(k), np.full((k, 1), np.inf), np.column_stack([slopes, slopes]))
     dual = minimum(moved + straight, curvature, np.zeros(k), level, known)

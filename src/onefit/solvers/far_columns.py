@@ -56,7 +56,7 @@ def in_columns_near_zero(fit: Fit) -> NearZero:
 
 def _beside(fit: Fit, problem: Problem, level: Array) -> Fit:
     """The same linear predictors in other columns, with what is known of them."""
-    known = {name: vars(fit)[name] for name in ("gradient", "pinned") if name in vars(fit)}
+    known = fit.at_hand("gradient", "pinned")
     return Fit(problem, fit.coef, np.asarray(level)).known(eta=fit.eta, **known)
 
 

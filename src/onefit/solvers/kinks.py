@@ -106,7 +106,7 @@ def size_of_duals(fit: Fit) -> float:
 
 def _known_duals(start: Fit, rows: Index) -> Array | None:
     """Duals of the start, where it has them."""
-    if "gradient" in vars(start):
+    if start.at_hand("gradient"):
         return start.gradient[rows]
     if not _linalg.has_columns(start.problem.X) and np.any(start.coef):
         return -(start.problem.penalty.ridge(start.coef.shape) * start.coef)[rows]
@@ -169,7 +169,7 @@ def on_pattern(fit: Fit) -> Fit | None:
     """
     for _ in range(STEPS):
         fit, change = _stepped(fit)
-        if change <= SETTLED * (1.0 + float(np.abs(fit.eta).max(initial=0.0))):
+        if change <= SETTLED * fit.size_of_predictors:
             return fit if _duals_hold(fit) and (not fit.is_kinked or is_stationary(fit)) else None
     return None
 

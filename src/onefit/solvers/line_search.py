@@ -51,6 +51,11 @@ def backtrack(
     return None
 
 
+def as_low_as(fit: Fit) -> float:
+    """The largest objective that is not above that of a fit, but for rounding."""
+    return fit.objective + ROUNDING * abs(fit.objective)
+
+
 def falls_along(
     fit: Fit,
     at: Callable[[float], Fit],
@@ -63,7 +68,7 @@ def falls_along(
 
     None where no length brings that; ``at`` is as in ``backtrack``.
     """
-    allowed = fit.objective + ROUNDING * abs(fit.objective)
+    allowed = as_low_as(fit)
     return backtrack(
         at, lambda there, length: there.objective <= allowed - share * length * promised, halvings=halvings
     )

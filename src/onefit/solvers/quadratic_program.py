@@ -278,9 +278,9 @@ def _solve_by_newton(start: Fit) -> Fit:
     for _ in range(NEWTON_STEPS):
         target = _target(fit, straight, penalised)
         change = float(np.abs(target.eta - fit.eta).max(initial=0.0))
-        if change <= SETTLED * (1.0 + float(np.abs(fit.eta).max(initial=0.0))):
+        if change <= SETTLED * fit.size_of_predictors:
             return target
-        known = straight is not None and change <= NEAR * (1.0 + float(np.abs(fit.eta).max(initial=0.0)))
+        known = straight is not None and change <= NEAR * fit.size_of_predictors
         if known and (settled := on_pattern(target)) is not None:
             return settled
         fit = toward(fit, target)

@@ -11,7 +11,7 @@ from onefit._typing import Array
 from onefit.curvature import Direction
 from onefit.fit import Fit
 from onefit.numerics import ON_BOUND
-from onefit.solvers.line_search import ROUNDING
+from onefit.solvers.line_search import as_low_as
 from onefit.solvers.one_output import shifted
 from onefit.solvers.pattern_step import PatternStep, rounding_of_gradient
 
@@ -46,14 +46,9 @@ def slide(fit: Fit, step: PatternStep) -> Fit | None:
             coef = np.where((until == limit) & (length == limit), 0.0, fit.coef + length * down)
             moved = fit.moved(coef, fit.intercept + length * level).known(eta=fit.eta + length * change)
             best = moved if moved.objective < best.objective else best
-            if best is fit and length == limit and _is_as_low(moved, fit):
+            if best is fit and length == limit and moved.objective <= as_low_as(fit):
                 best = moved  # a coefficient that is only rounding is done with
     return None if best is fit else best
-
-
-def _is_as_low(moved: Fit, fit: Fit) -> bool:
-    """Whether its objective is not above that of a fit, but for rounding."""
-    return moved.objective <= fit.objective + ROUNDING * abs(fit.objective)
 
 
 def is_between_copies(fit: Fit, step: PatternStep, rounding: float) -> bool:

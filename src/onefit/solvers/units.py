@@ -37,7 +37,7 @@ def of_weights(start: Fit, minimise: Callable[[Fit], Fit]) -> Fit:
 
 def _restated(fit: Fit, problem: Problem, unit: float) -> Fit:
     """The same point of a problem whose objective is that many times as large."""
-    known = {name: vars(fit)[name] for name in ("eta", "pinned", "gradient") if name in vars(fit)}
+    known = fit.at_hand("eta", "pinned", "gradient")
     if "gradient" in known:
         known["gradient"] = unit * known["gradient"]
     return Fit(problem, fit.coef, fit.intercept).known(**known)

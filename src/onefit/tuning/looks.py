@@ -45,7 +45,7 @@ from onefit.tuning.judgement import Judgement
 from onefit.tuning.sample import Stepped, Verdict, from_sample
 
 FULL = 0.1  # parameters a row that bends from which on steps are too long for rows that change the pattern
-FIRST = 48  # rows by which a strength is judged first
+FIRST_ROWS = 48  # rows by which a strength is judged first
 ALONE = 0.15  # seconds that all rows on their own may take, which no order changes: a path takes few then
 NEARLY_ALL = 0.8  # of the rows: what few others may hide is dearer than to solve them
 MORE = 3.0  # times as many rows as a sample that they must hold
@@ -139,14 +139,14 @@ class Looks:
     def first(self, solution: Solution, leads: Leads | None = None) -> Verdict:
         """What is known of a strength at little cost, with what is known of rows near by."""
         if self._begins_by_tenths(solution.fit):
-            return self.by_tenths(*solution, FIRST)
+            return self.by_tenths(*solution, FIRST_ROWS)
         if not self.tells_little(solution.fit) and self._begins_by_steps(solution):
             return self.by_some_steps(solution)
         if self.judgement.sets is not None:
             return self._by_sets(solution, self.judgement.sets)
         begun = self.stepped(Solution(solution.fit, among_others(*solution)), leads)
         if self.tells_little(solution.fit):
-            is_kinked, count = solution.fit.problem.loss.is_kinked, FIRST
+            is_kinked, count = solution.fit.problem.loss.is_kinked, FIRST_ROWS
             if is_kinked and self._leave_alone(solution.fit):  # no draw says then where a path ends
                 count = self.n
             verdict = self.sample(solution, count, stepped=begun)
@@ -169,13 +169,13 @@ class Looks:
             return True
         if not self.tells_little(fit):
             return False
-        takes_less = self.seconds_by_tenths(fit, count=FIRST) < self.seconds(fit, FIRST)
+        takes_less = self.seconds_by_tenths(fit, count=FIRST_ROWS) < self.seconds(fit, FIRST_ROWS)
         return self._has_large_tenths or (takes_less and not self._leave_alone(fit))
 
     @property
     def _has_large_tenths(self) -> bool:
         """Whether two tenths hold more rows than a sample does: then they tell more of a fit that is full."""
-        return TENTHS * self.n >= PARTS * MORE * FIRST
+        return TENTHS * self.n >= PARTS * MORE * FIRST_ROWS
 
     def _pays_by_tenths(
         self, fit: Fit, count: int, before: Verdict | None = None, *, alike: bool = False
@@ -200,7 +200,7 @@ class Looks:
 
     def seconds_at_first(self, fit: Fit) -> float:
         """About what it takes to judge a strength before others: by some rows, or in tenths."""
-        return min(self.seconds(fit, FIRST), self.seconds_by_tenths(fit))
+        return min(self.seconds(fit, FIRST_ROWS), self.seconds_by_tenths(fit))
 
     def by_tenths(
         self, fit: Fit, curvature: Curvature | None, count: int = 0, before: Verdict | None = None

@@ -24,7 +24,7 @@ from onefit.tuning.grid import (
     WORTH_STOPPING,
     Grid,
 )
-from onefit.tuning.looks import FIRST, Looks
+from onefit.tuning.looks import FIRST_ROWS, Looks
 from onefit.tuning.pulls import largest_by_chance, largest_pull, usual_by_chance
 from onefit.tuning.sample import judged
 from onefit.tuning.seen_path import SeenPath
@@ -151,7 +151,7 @@ class PathEnd:
         """Seconds that the rows take which were not left out in tenths, or those of a sample."""
         known, fit = self.seen.verdicts[place], self.seen.fit(place)
         if known is None or not known.seen:
-            return Seconds.of(fit).with_forms + self._looks.seconds(fit, FIRST)
+            return Seconds.of(fit).with_forms + self._looks.seconds(fit, FIRST_ROWS)
         return self._looks.seconds_by_tenths(fit, known)
 
     def _see_more(self, place: int) -> None:
@@ -160,5 +160,5 @@ class PathEnd:
         if known is not None and known.seen:
             closer = self._looks.by_tenths(fit, None, len(known.losses), known)
         else:
-            closer = self._looks.sample(solve(fit), FIRST)
+            closer = self._looks.sample(solve(fit), FIRST_ROWS)
         self.seen.learn(place, closer)

@@ -29,7 +29,7 @@ from onefit.risk.means import mean_and_error
 from onefit.solvers.newton import Solution
 from onefit.solvers.solve import solve
 from onefit.tuning.contest import IN_REACH
-from onefit.tuning.looks import FIRST, Looks
+from onefit.tuning.looks import FIRST_ROWS, Looks
 from onefit.tuning.path import SearchResult, of_verdicts
 from onefit.tuning.sample import Stepped, Verdict, beside, halfway, judged
 from onefit.tuning.selection import Selection, smallest
@@ -259,10 +259,10 @@ class _Race:
         if whole:  # how far one shifts tells of the others
             return [(min(whole, key=lambda j: abs(j - least)), n)]
         seen = max(known.seen for known in judged(self.verdicts).values())
-        level = max(FIRST, seen, int(counts[open_ones].max(initial=0)))
+        level = max(FIRST_ROWS, seen, int(counts[open_ones].max(initial=0)))
         behind = open_ones[counts[open_ones] < level]
         if behind.size:
-            return [(int(j), min(level, max(FIRST, 2 * int(counts[j])))) for j in behind]
+            return [(int(j), min(level, max(FIRST_ROWS, 2 * int(counts[j])))) for j in behind]
         if open_ones.size and self._blur(np.flatnonzero(near), least).max() > KNOWN:
             return [(int(j), 2 * level) for j in open_ones]
         return [(j, level) for j in halfway(self.verdicts, least)] if self.selection == "min" else []

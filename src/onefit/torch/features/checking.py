@@ -20,13 +20,11 @@ from onefit.exceptions import UnreliableWarning
 from onefit.torch.features.head import ConvexHead
 from onefit.torch.features.splits import balanced_splits
 from onefit.torch.features.training import features_of, like_weights, losses_by
-from onefit.torch.numerics.linear import class_probabilities, ridge_predictions
+from onefit.torch.numerics.linear import COLLAPSED, MATTERS, class_probabilities, ridge_predictions
 
 FEWEST = 40  # rows below which a fifth of them tells nothing
 SHARE = 0.2  # of the rows that judge
 WORSE = 2.0  # standard errors of the paired difference that are no chance
-COLLAPSED = 0.5  # of the least that unseen rows say: a risk below that is no estimate
-MATTERS = 0.05  # of the loss: less is not worth a warning
 
 
 class Check(NamedTuple):

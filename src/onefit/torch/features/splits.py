@@ -6,6 +6,8 @@ import numpy as np
 
 from onefit._typing import Index, Mask
 
+FEWEST_OF_EACH = 5  # rows of each class that has them
+
 
 def balanced_splits(
     n: int, n_splits: int, train_size: float, rng: np.random.Generator, classes: Index | None = None
@@ -56,22 +58,20 @@ def _rank_within(labels: Index) -> Index:
     return same.cumsum(0)[np.arange(len(labels)), labels] - 1
 
 
-def some_of_each(labels: Index, size: int, least: int = 5) -> Index:
+def some_of_each(labels: Index, size: int) -> Index:
     """Rows drawn from each class in proportion to its size, always the same: sorted row numbers.
 
     Parameters
     ----------
     labels : (n,) int array
     size : int
-        About as many in all; every row if there are no more.
-    least : int
-        Of each class, if it has them.
+        About as many in all, and some of each class; every row if there are no more.
     """
     if size >= len(labels):
         return np.arange(len(labels))
     rng, chosen = np.random.default_rng(0), []
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
-        count = min(len(rows), max(least, round(size * len(rows) / len(labels))))
+        count = min(len(rows), max(FEWEST_OF_EACH, round(size * len(rows) / len(labels))))
         chosen.append(rng.choice(rows, count, replace=False))
     return np.sort(np.concatenate(chosen))

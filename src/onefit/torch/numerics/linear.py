@@ -14,6 +14,8 @@ from onefit.exceptions import ShortPathWarning, UnreliableWarning
 
 LARGEST = 2000  # coefficients of a classifier up to which it is fitted
 CS = np.logspace(-3, 2, 6)  # inverse strengths of a classifier
+COLLAPSED = 0.5  # of the loss on unseen rows: a smaller one of rows that a training has seen says nothing
+MATTERS = 0.05  # of a loss: a simpler model that is better by less is not worth a warning
 
 
 def ridge_predictions(X: Array, y: Array, X_new: Array) -> Array:

@@ -17,10 +17,7 @@ from torch import Tensor
 
 from onefit._typing import Array
 from onefit.exceptions import UnreliableWarning
-from onefit.torch.numerics.linear import class_probabilities, ridge_predictions
-
-COLLAPSED = 0.5  # of the loss after retraining: a joint loss below that says nothing
-MATTERS = 0.05  # of the loss: less is not worth a warning
+from onefit.torch.numerics.linear import COLLAPSED, MATTERS, class_probabilities, ridge_predictions
 
 
 class SearchCheck(NamedTuple):

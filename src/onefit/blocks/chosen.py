@@ -274,7 +274,7 @@ class ChosenStrength:
 
     def drawn(self, block: Block, losses: Array, sizes: Array, most: int) -> DoubtfulRows:
         """Some of the rows of a block that may be off, with their losses and what these may change."""
-        target = np.asarray(self.path.models.metric.target(block.y), dtype=np.float64)
+        target = self.path.models.metric.target(block.y)
         return DoubtfulRows.of(most, block._replace(y=target), self.path.points.centre, losses, sizes)
 
     def numbers_anew(self, block: Block) -> Index:

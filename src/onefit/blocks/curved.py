@@ -183,7 +183,7 @@ def _holds_one_row(path: StepPath, quadratics: Sequence[Quadratic], centre: Arra
     Of such rows, which a sample need not hold, h goes as one over the strength.
     """
     models, sample = path.models, summary.sample.rows
-    target = np.asarray(models.metric.target(sample.y), dtype=np.float64)
+    target = models.metric.target(sample.y)
     curved = models.loss.hessian(target, path.points.predictors(sample.X - centre)).mean(
         axis=1, keepdims=True
     )
@@ -219,7 +219,7 @@ def started(models: Models, summary: Summary) -> Start:
     Where a sample has no solution (its classes may be separable), those of the last strength that has one.
     """
     sample, centre = summary.sample.rows, centre_of(models, summary)
-    target = np.asarray(models.metric.target(sample.y), dtype=np.float64)
+    target = models.metric.target(sample.y)
     weights = sample.weights * (summary.weight / max(float(sample.weights.sum()), np.finfo(float).tiny))
     points = null_points(models, centre, 0.0)
     X, intercept = sample.X - centre, np.array(models.intercept)

@@ -17,7 +17,6 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 
-from onefit._typing import Array
 from onefit.blocks.curved import CurvedSolver, centre_of
 from onefit.blocks.estimate import BlocksEstimate, estimate_rows
 from onefit.blocks.models import Models, Points, Quadratic, null_points, summed
@@ -196,5 +195,5 @@ def _check_optimal(solver: CurvedSolver, start: Points, reading: Reading, name: 
 def _constant(models: Models, summary: Summary) -> float:
     """Linear predictor of the constant model, on the sample."""
     sample = summary.sample.rows
-    target: Array = np.asarray(models.metric.target(sample.y), dtype=np.float64)
+    target = models.metric.target(sample.y)
     return float(models.loss.start(target, sample.weights)) if models.intercept else 0.0

@@ -49,7 +49,7 @@ class LeftOutRows(NamedTuple):
     def of(cls, block: Block, judge: ChosenStrength, metric: LinearMetric) -> Self:
         """Those of a block at the chosen strength."""
         values = judge.left_out(block)
-        target = np.asarray(metric.target(block.y), dtype=np.float64)
+        target = metric.target(block.y)
         by_step = values if judge.anew is None else replace(judge, anew=None).left_out(block)
         return cls(
             np.asarray(block.y),
@@ -105,7 +105,7 @@ class LeftOutRows(NamedTuple):
     def flagged(self, metric: LinearMetric) -> Index:
         """Rows whose predictions may be off by much."""
         off = np.where(self.certified(), 0.0, self.bounds)
-        target = np.asarray(metric.target(self.y), dtype=np.float64)
+        target = metric.target(self.y)
         return np.flatnonzero(reach(metric, target, self.decision, off) > FLAGGED)
 
     def sampled(self, metric: LinearMetric, chances: Array | None) -> SampledPredictions | None:

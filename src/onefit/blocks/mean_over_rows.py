@@ -88,7 +88,7 @@ def _sum_of_rows(block: Block, judge: ChosenStrength, metric: LinearMetric, most
 
 def _read(block: Block, metric: LinearMetric) -> tuple[Array, Array]:
     """Target and weights of a block."""
-    target = np.asarray(metric.target(block.y), dtype=np.float64)
+    target = metric.target(block.y)
     return target, block.row_weights
 
 

@@ -77,7 +77,7 @@ class Points(NamedTuple):
 def pieces(block: Block, metric: LinearMetric, centre: Array) -> Iterator[tuple[Array, Array, Array]]:
     """Cut a block into pieces that stay in cache: X less the centre, y as the loss takes it, and weights."""
     for part in block.parts():
-        target = np.asarray(metric.target(part.y), dtype=np.float64)
+        target = metric.target(part.y)
         weights = part.row_weights
         yield np.subtract(part.X, centre, dtype=np.float64), target, weights
 

@@ -160,9 +160,7 @@ class SelfTuned(Penalized):
             return self
         with self._jobs(), _linalg.one_thread_if_small(sample.X):
             found = tuned_in_memory(self, sample, judgement)
-        self._take_path(found.path)
-        if hasattr(self, "l1_ratio"):
-            self.l1_ratio_ = found.ratio
+        self._take_path(found.path, found.ratio)
         self._take_choice(sample, found.left_out)
         return self
 
@@ -254,17 +252,15 @@ class SelfTuned(Penalized):
     def _take_rows(self, found: TunedOnRows) -> None:
         """Set what passes over the rows found."""
         path = found.path
-        self._take_path(path)
-        if hasattr(self, "l1_ratio"):
-            self.l1_ratio_ = found.ratio
+        self._take_path(path, found.ratio)
         self.coef_, self.intercept_ = found.coefficients
         self.n_iter_ = len(path.strengths)
         self.offset_given_ = False
 
     # --- what was found ------------------------------------------------------------------------------
 
-    def _take_path(self, result: JudgedPath) -> None:
-        """Set the fitted attributes of a path, and warn where the strengths given were too few.
+    def _take_path(self, result: JudgedPath, ratio: float = 0.0) -> None:
+        """Set the fitted attributes of a path and its share of ℓ1, and warn where its strengths were too few.
 
         Other paths, which the choice passed over, take part in the contest that corrects the chosen risk.
         """
@@ -281,6 +277,8 @@ class SelfTuned(Penalized):
         self.approx_error_path_, self.guarantee_path_ = result.approx_errors, result.guarantees
         self.coef_path_ = result.coefs
         self.intercept_path_ = None if result.levels is None else self._without_common(result.levels)
+        if hasattr(self, "l1_ratio"):
+            self.l1_ratio_ = ratio
         assert result.contests is not None
         self._contests: tuple[Any, ...] = tuple(result.contests)
 

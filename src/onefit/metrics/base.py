@@ -51,6 +51,10 @@ class LinearMetric(Metric):
     has_kinks: bool = False
 
     @abstractmethod
+    def target(self, y: Any) -> Array:
+        """Numbers, or class numbers, as losses take them: floats, (n,) or (n, t)."""
+
+    @abstractmethod
     def predictions(self, eta: Array) -> Array:
         """What ``method`` returns, the inverse link: (n,) or (n, c)."""
 

@@ -295,7 +295,8 @@ def starts_from_zero(fit: Fit) -> bool:
     """
     if not fit.has_free_directions or _is_of_program(fit):
         return False
-    return not _has_straight_pieces(fit) or bool(held_rows(fit).sum() == np.sum(fit.problem.weights > 0))
+    may_move = _has_straight_pieces(fit) and not fit.problem.is_coupled
+    return not may_move or bool(bends(fit)[fit.problem.weights > 0].all())
 
 
 def _has_patterns(fit: Fit) -> bool:
